@@ -1,0 +1,200 @@
+// Package poll moves bytes between memory and a non-blocking stream socket,
+// in as few system calls as possible and without allocating.
+//
+// One goroutine receives; one goroutine at a time sends (the holder of the
+// caller's own sender flag). Receiving parks in the runtime's netpoller;
+// sending never parks unless asked to with WaitWritable.
+package poll
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrAgain says that the socket's send buffer is full.
+var ErrAgain = errors.New("poll: send buffer full")
+
+// MaxIovecs is the most buffers one Send may carry (IOV_MAX).
+const MaxIovecs = 1024
+
+// Stats counts system calls of one socket. Read from any goroutine; the
+// reader writes the Recv fields, the sender the Send fields.
+type Stats struct {
+	Recvs, Sends, Again atomic.Uint64
+}
+
+// Socket wraps a TCP or unix stream connection.
+type Socket struct {
+	conn net.Conn
+	raw  syscall.RawConn
+
+	// Reader's state, with the closure made once so that no call allocates.
+	rxIov  [2]unix.Iovec
+	rxCnt  int
+	rxN    int
+	rxErr  syscall.Errno
+	rxFunc func(fd uintptr) bool
+	// Sender's state.
+	txIov  []unix.Iovec
+	txN    int
+	txErr  syscall.Errno
+	txFunc func(fd uintptr) bool
+
+	Stats Stats
+}
+
+// NewSocket takes over conn, which must be a *net.TCPConn or *net.UnixConn.
+func NewSocket(conn net.Conn) (*Socket, error) {
+	sc, ok := conn.(syscall.Conn)
+	if !ok {
+		return nil, fmt.Errorf("poll: %T has no file descriptor", conn)
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("poll: %w", err)
+	}
+	s := &Socket{conn: conn, raw: raw}
+	s.rxFunc = s.recvOnce
+	s.txFunc = s.sendOnce
+	return s, nil
+}
+
+// Recv receives into a and then b (readv semantics; b may be nil), parking
+// until at least one byte is there. It returns io.EOF at the end of the stream.
+func (s *Socket) Recv(a, b []byte) (int, error) {
+	s.rxIov[0].Base = unsafe.SliceData(a)
+	s.rxIov[0].SetLen(len(a))
+	s.rxCnt = 1
+	if len(b) > 0 {
+		s.rxIov[1].Base = unsafe.SliceData(b)
+		s.rxIov[1].SetLen(len(b))
+		s.rxCnt = 2
+	}
+	err := s.raw.Read(s.rxFunc)
+	s.rxIov = [2]unix.Iovec{}
+	switch {
+	case err != nil:
+		return 0, err
+	case s.rxErr != 0:
+		return 0, s.rxErr
+	case s.rxN == 0:
+		return 0, io.EOF
+	}
+	return s.rxN, nil
+}
+
+func (s *Socket) recvOnce(fd uintptr) bool {
+	for {
+		s.Stats.Recvs.Add(1)
+		var n uintptr
+		if s.rxCnt == 1 {
+			n, _, s.rxErr = syscall.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(s.rxIov[0].Base)),
+				uintptr(s.rxIov[0].Len), 0, 0, 0)
+		} else {
+			n, _, s.rxErr = syscall.RawSyscall(unix.SYS_READV, fd, uintptr(unsafe.Pointer(&s.rxIov[0])), 2)
+		}
+		switch s.rxErr {
+		case 0:
+			s.rxN = int(n)
+			return true
+		case syscall.EINTR:
+			continue
+		case syscall.EAGAIN:
+			s.Stats.Again.Add(1)
+			return false
+		default:
+			s.rxN = 0
+			return true
+		}
+	}
+}
+
+// Send writes iov once and returns how many bytes the kernel took. It never
+// parks: a full socket is ErrAgain. len(iov) must be 1..MaxIovecs. The memory
+// behind iov must stay valid only until Send returns.
+func (s *Socket) Send(iov []unix.Iovec) (int, error) {
+	s.txIov = iov
+	err := s.raw.Write(s.txFunc)
+	s.txIov = nil
+	switch {
+	case err != nil:
+		return 0, err
+	case s.txErr == syscall.EAGAIN:
+		return 0, ErrAgain
+	case s.txErr != 0:
+		return 0, s.txErr
+	}
+	return s.txN, nil
+}
+
+func (s *Socket) sendOnce(fd uintptr) bool {
+	msg := unix.Msghdr{Iov: unsafe.SliceData(s.txIov)}
+	msg.SetIovlen(len(s.txIov))
+	for {
+		s.Stats.Sends.Add(1)
+		n, _, errno := syscall.RawSyscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&msg)), unix.MSG_NOSIGNAL)
+		if errno == syscall.EINTR {
+			continue
+		}
+		s.txN, s.txErr = int(n), errno
+		return true
+	}
+}
+
+// WaitWritable parks until the socket can take more, or is closed.
+func (s *Socket) WaitWritable() error {
+	first := true
+	return s.raw.Write(func(uintptr) bool {
+		// The first call comes before any waiting; only the second says ready.
+		if first {
+			first = false
+			return false
+		}
+		return true
+	})
+}
+
+// Abort closes the socket and returns only when every Recv and Send has left
+// its system call: after it no buffer given to them is touched again. With
+// SO_LINGER{1,0} set (LingerReset) the kernel drops what it had queued.
+func (s *Socket) Abort() error { return s.conn.Close() }
+
+// Conn is the connection underneath, for addresses and socket options.
+func (s *Socket) Conn() net.Conn { return s.conn }
+
+// Advance drops the first n bytes of iov and returns the rest.
+func Advance(iov []unix.Iovec, n int) []unix.Iovec {
+	for len(iov) > 0 && n >= int(iov[0].Len) {
+		n -= int(iov[0].Len)
+		iov = iov[1:]
+	}
+	if n > 0 {
+		iov[0].Base = (*byte)(unsafe.Add(unsafe.Pointer(iov[0].Base), n))
+		iov[0].SetLen(int(iov[0].Len) - n)
+	}
+	return iov
+}
+
+// Iovec describes b.
+func Iovec(b []byte) (v unix.Iovec) {
+	v.Base = unsafe.SliceData(b)
+	v.SetLen(len(b))
+	return v
+}
+
+// LingerReset makes close send RST and drop queued data: a killed process must
+// not let the kernel deliver writes that were queued (I3). For Dialer.Control.
+func LingerReset(_, _ string, c syscall.RawConn) error {
+	var serr error
+	err := c.Control(func(fd uintptr) {
+		serr = unix.SetsockoptLinger(int(fd), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 0})
+	})
+	return errors.Join(err, serr)
+}
