@@ -36,16 +36,21 @@ type Socket struct {
 	raw  syscall.RawConn
 
 	// Reader's state, with the closure made once so that no call allocates.
-	rxIov  [2]unix.Iovec
-	rxCnt  int
-	rxN    int
-	rxErr  syscall.Errno
-	rxFunc func(fd uintptr) bool
+	rxIov    [2]unix.Iovec
+	rxCnt    int
+	rxN      int
+	rxErr    syscall.Errno
+	rxFunc   func(fd uintptr) bool
+	hung     bool
+	hungFds  [1]unix.PollFd
+	hungFunc func(fd uintptr)
 	// Sender's state.
-	txIov  []unix.Iovec
-	txN    int
-	txErr  syscall.Errno
-	txFunc func(fd uintptr) bool
+	txIov    []unix.Iovec
+	txN      int
+	txErr    syscall.Errno
+	txFunc   func(fd uintptr) bool
+	waitFds  [1]unix.PollFd
+	waitFunc func(fd uintptr) bool
 
 	Stats Stats
 }
@@ -63,6 +68,8 @@ func NewSocket(conn net.Conn) (*Socket, error) {
 	s := &Socket{conn: conn, raw: raw}
 	s.rxFunc = s.recvOnce
 	s.txFunc = s.sendOnce
+	s.waitFunc = s.writable
+	s.hungFunc = s.checkHung
 	return s, nil
 }
 
@@ -148,17 +155,31 @@ func (s *Socket) sendOnce(fd uintptr) bool {
 	}
 }
 
-// WaitWritable parks until the socket can take more, or is closed.
-func (s *Socket) WaitWritable() error {
-	first := true
-	return s.raw.Write(func(uintptr) bool {
-		// The first call comes before any waiting; only the second says ready.
-		if first {
-			first = false
-			return false
-		}
-		return true
-	})
+// WaitWritable parks until the socket can take more, or is closed. Only the
+// sender may call it, and no Send goes on while it parks.
+func (s *Socket) WaitWritable() error { return s.raw.Write(s.waitFunc) }
+
+// writable asks the kernel, rather than trusting the netpoller's next edge:
+// the edge may have come, and been forgotten, between the Send that found the
+// buffer full and the parking, and then no other follows.
+func (s *Socket) writable(fd uintptr) bool {
+	s.waitFds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLOUT}
+	_, err := unix.Poll(s.waitFds[:], 0)
+	return err == nil && s.waitFds[0].Revents != 0
+}
+
+// HungUp reports whether the peer has closed its sending side, or the
+// connection is reset. For a reader that does not receive now: bytes may still
+// wait to be read. Reader only.
+func (s *Socket) HungUp() bool {
+	s.hung = false
+	return s.raw.Control(s.hungFunc) != nil || s.hung
+}
+
+func (s *Socket) checkHung(fd uintptr) {
+	s.hungFds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLRDHUP}
+	_, err := unix.Poll(s.hungFds[:], 0)
+	s.hung = err == nil && s.hungFds[0].Revents != 0
 }
 
 // Abort closes the socket and returns only when every Recv and Send has left

@@ -127,3 +127,43 @@ func TestSendAndRecvAllocateNothing(t *testing.T) {
 		t.Fatalf("%v allocations per round trip", n)
 	}
 }
+
+func TestWaitWritableSeesRoomThatCameBeforeItParked(t *testing.T) {
+	s, peer := pair(t)
+	block := make([]byte, 1<<20)
+	iov := make([]unix.Iovec, 1)
+	for round := 0; round < 20; round++ {
+		sent := 0
+		for {
+			iov[0] = Iovec(block)
+			n, err := s.Send(iov)
+			if errors.Is(err, ErrAgain) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			sent += n
+		}
+		// The peer takes everything before the wait: the edge is in the past.
+		if _, err := io.CopyN(io.Discard, peer, int64(sent)); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.WaitWritable(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestHungUpIsSeenBehindUnreadBytes(t *testing.T) {
+	s, peer := pair(t)
+	if _, err := peer.Write([]byte("unread")); err != nil {
+		t.Fatal(err)
+	}
+	if s.HungUp() {
+		t.Fatal("hung up while the peer is there")
+	}
+	_ = peer.Close()
+	for !s.HungUp() {
+	}
+}
