@@ -1,0 +1,121 @@
+# csi-mpath: `make` prints what there is to do. HACKING.md says more.
+include versions.mk
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+BIN       := $(CURDIR)/bin
+OUT       := $(CURDIR)/out
+GO        := go
+LINT      := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS   := -X main.version=$(VERSION)
+FUZZTIME  ?= 10s
+DURATION  ?= 5m
+SEED      ?= 1
+PKG       ?= ./...
+
+export CGO_ENABLED ?= 0
+
+.PHONY: help
+help: ## this list
+	@awk -F':.*## ' '/^[a-z][a-z0-9-]*:.*## /{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ every day
+
+.PHONY: setup
+setup: ## install what the tests need: Debian packages (as root) and Go modules; quick when all is there
+	@test/setup.sh $(DEBIAN_PACKAGES)
+	@$(GO) mod download
+
+.PHONY: build
+build: ## build bin/csi-mpath
+	@$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/csi-mpath ./cmd/csi-mpath
+
+.PHONY: demo
+demo: setup build ## two iSCSI targets, one volume, faults under load, every byte checked (root, about a minute)
+	@$(GO) run ./test/demo --bin $(BIN)/csi-mpath
+
+.PHONY: test
+test: ## unit tests, golden files and fuzz corpora: no root, no network, under 3 minutes
+	@$(GO) test -shuffle=on $(PKG)
+
+.PHONY: check
+check: $(LINT) ## gofmt, vet, lint, house rules and allowed imports, go.mod tidy and verified
+	@bad=$$(gofmt -l cmd pkg test); if [ -n "$$bad" ]; then echo "not gofmt-ed (run gofmt -w):"; echo "$$bad"; exit 1; fi
+	@$(GO) vet ./...
+	@$(GO) vet -tags interop ./test/...
+	@GOARCH=arm64 $(GO) vet ./cmd/... ./pkg/...
+	@$(GO) mod tidy -diff
+	@$(GO) mod verify
+	@$(GO) test -count=1 ./pkg/archtest
+	@$(LINT) run
+
+$(LINT):
+	@echo "building golangci-lint $(GOLANGCI_LINT_VERSION) (once, a few minutes)"
+	@mkdir -p $(BIN)/lint.tmp
+	@GOBIN=$(BIN)/lint.tmp GOFLAGS= $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	@mv $(BIN)/lint.tmp/golangci-lint $@ && rmdir $(BIN)/lint.tmp
+
+##@ deeper
+
+.PHONY: race
+race: ## unit tests under the race detector (needs gcc)
+	@CGO_ENABLED=1 $(GO) test -race $(PKG)
+
+.PHONY: fuzz
+fuzz: ## every fuzz test for FUZZTIME (10s) each
+	@test/fuzz.sh $(FUZZTIME)
+
+.PHONY: interop
+interop: setup build ## our initiator and server against programs we did not write: tgt, fio (root)
+	@CSI_MPATH_BIN=$(BIN)/csi-mpath $(GO) test -tags interop -count=1 -timeout 15m ./test/interop/...
+
+.PHONY: soak
+soak: setup build ## fio with crc32c verify under random path faults: DURATION=5m SEED=1; table and out/soak.json
+	@mkdir -p $(OUT)
+	@$(GO) run ./test/soak --bin $(BIN)/csi-mpath --duration $(DURATION) --seed $(SEED) --json $(OUT)/soak.json
+
+##@ not there yet
+
+# later(what it comes with)
+define later
+	@echo "make $@: not there yet: comes with $(1)" >&2; exit 1
+endef
+
+.PHONY: sim
+sim: ## [not there yet] seeded simulator in virtual time
+	$(call later,the simulator (pkg/sim))
+
+.PHONY: vm-test
+vm-test: ## [not there yet] a real kernel under QEMU: nbd, LIO, kernel initiators
+	$(call later,the node plugin and its VM ring (test/vm))
+
+.PHONY: e2e
+e2e: ## [not there yet] a real Kubernetes on this machine
+	$(call later,the CSI driver and its Kubernetes ring (test/e2e))
+
+.PHONY: bench-peers
+bench-peers: ## [not there yet] against nbdkit, qemu and libiscsi, interleaved
+	$(call later,the peer benchmarks (test/bench))
+
+.PHONY: bench-seeds
+bench-seeds: ## [not there yet] the five founding ideas, each against the design it replaced
+	$(call later,csi-mpath bench seeds (pkg/bench))
+
+.PHONY: image
+image: ## [not there yet] container image
+	$(call later,the CSI driver (Dockerfile))
+
+.PHONY: chart
+chart: ## [not there yet] Helm chart and the manifests rendered from it
+	$(call later,the CSI driver (charts/csi-mpath))
+
+.PHONY: full
+full: ## [not there yet] every ring in series
+	$(call later,the virtual machine and Kubernetes rings)
+
+.PHONY: clean
+clean: ## remove bin and out
+	@rm -rf $(BIN) $(OUT)

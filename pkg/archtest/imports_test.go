@@ -1,0 +1,145 @@
+package archtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// room is one row of the table in ARCHITECTURE.md.
+type room struct {
+	may   []string // of ours; "*" is anything
+	never []string // import paths or their prefixes, ours from the module's root
+}
+
+var (
+	protocols = []string{"pkg/iscsi", "pkg/nvmetcp", "pkg/scsi", "pkg/nvme"}
+	k8s       = []string{"k8s.io/", "sigs.k8s.io/"}
+	grpc      = []string{"google.golang.org/grpc", "github.com/container-storage-interface/"}
+	pure      = []string{"net", "os", "syscall", "golang.org/x/sys/", "k8s.io/"}
+)
+
+// rooms are the allowed imports of each package's product code. Arrows point
+// down only. A package that is not here does not build into the house: add its
+// row, and its sentence in ARCHITECTURE.md.
+var rooms = map[string]room{
+	"cmd/csi-mpath": {may: []string{"*"}},
+
+	"pkg/driver":       {may: []string{"pkg/volume", "pkg/backend", "pkg/health", "pkg/api/v1alpha1"}},
+	"pkg/health":       {may: []string{"pkg/blk", "pkg/api/v1alpha1"}},
+	"pkg/api/v1alpha1": {},
+	"pkg/volume":       {may: []string{"pkg/mount", "pkg/blk"}, never: grpc},
+	"pkg/mount":        {},
+
+	"pkg/device": {may: []string{"pkg/datapath", "pkg/pathsel", "pkg/iscsi", "pkg/nvmetcp", "pkg/nbd",
+		"pkg/fuseblk", "pkg/blk", "pkg/scsi", "pkg/nvme", "pkg/iscsi/auth", "pkg/poll"}, never: grpc},
+	"pkg/nbd":       {may: []string{"pkg/blk", "pkg/bufpool", "pkg/mpsc", "pkg/poll", "pkg/nbd/proto"}},
+	"pkg/nbd/proto": {may: []string{"pkg/blk"}, never: pure},
+	"pkg/fuseblk":   {may: []string{"pkg/blk", "pkg/bufpool", "pkg/mpsc", "pkg/poll"}},
+
+	"pkg/datapath": {may: []string{"pkg/blk", "pkg/pathsel", "pkg/merge", "pkg/tagset", "pkg/bufpool",
+		"pkg/poll", "pkg/mpsc"}, never: slices.Concat([]string{"net"}, protocols, k8s)},
+	"pkg/pathsel": {may: []string{"pkg/blk"}, never: []string{"time", "net", "k8s.io/"}},
+	"pkg/merge":   {may: []string{"pkg/blk", "pkg/mpsc"}, never: []string{"net", "k8s.io/"}},
+	"pkg/tagset":  {never: pure},
+	"pkg/bufpool": {never: []string{"net", "k8s.io/"}},
+	"pkg/mpsc":    {never: pure},
+	"pkg/poll":    {never: k8s},
+	"pkg/blk":     {never: slices.Concat(pure, []string{"time"})},
+
+	"pkg/scsi": {may: []string{"pkg/blk"}, never: pure},
+	"pkg/nvme": {may: []string{"pkg/blk"}, never: pure},
+
+	"pkg/iscsi": {may: []string{"pkg/scsi", "pkg/blk", "pkg/tagset", "pkg/bufpool", "pkg/poll", "pkg/mpsc",
+		"pkg/iscsi/pdu", "pkg/iscsi/auth"}},
+	"pkg/iscsi/pdu":  {never: pure},
+	"pkg/iscsi/auth": {never: pure},
+	"pkg/nvmetcp": {may: []string{"pkg/nvme", "pkg/blk", "pkg/tagset", "pkg/bufpool", "pkg/poll", "pkg/mpsc",
+		"pkg/nvmetcp/pdu", "pkg/nvmetcp/auth"}},
+	"pkg/nvmetcp/pdu":  {never: pure},
+	"pkg/nvmetcp/auth": {never: pure},
+
+	"pkg/backend":             {may: []string{"pkg/agent/agentpb"}},
+	"pkg/backend/static":      {may: []string{"pkg/backend"}},
+	"pkg/backend/agentclient": {may: []string{"pkg/backend", "pkg/agent/agentpb"}},
+	"pkg/agent": {may: []string{"pkg/backend", "pkg/target", "pkg/agent/agentpb", "pkg/agent/store",
+		"pkg/agent/export"}},
+	"pkg/agent/agentpb": {},
+	"pkg/agent/store":   {may: []string{"pkg/backend"}},
+	"pkg/agent/export":  {may: []string{"pkg/backend", "pkg/target"}},
+	"pkg/target": {may: []string{"pkg/scsi", "pkg/nvme", "pkg/iscsi/pdu", "pkg/iscsi/auth", "pkg/nvmetcp/pdu",
+		"pkg/nvmetcp/auth", "pkg/blk"}},
+
+	"pkg/bench": {may: []string{"pkg/device", "pkg/datapath", "pkg/pathsel", "pkg/merge", "pkg/tagset",
+		"pkg/bufpool", "pkg/mpsc", "pkg/poll", "pkg/blk", "pkg/iscsi", "pkg/nvmetcp", "pkg/nbd", "pkg/target"}},
+	"pkg/sim":      {may: []string{"*"}},
+	"pkg/archtest": {},
+}
+
+// importFindings checks one product file against its room.
+func importFindings(s *source) []string {
+	if s.isTest() || strings.HasPrefix(s.path, "test/") {
+		return nil
+	}
+	r, known := rooms[s.pkg()]
+	if !known {
+		return []string{fmt.Sprintf("%s: package %s has no row in pkg/archtest and ARCHITECTURE.md: add it", s.path, s.pkg())}
+	}
+	var out []string
+	for _, path := range s.imports() {
+		ours, isOurs := strings.CutPrefix(path, module+"/")
+		if isOurs && !allowed(s.pkg(), r, ours) {
+			out = append(out, fmt.Sprintf("%s: %s may not import %s (allowed: %v)", s.path, s.pkg(), ours, r.may))
+		}
+		if !isOurs {
+			ours = path
+		}
+		for _, n := range r.never {
+			if ours == n || strings.HasPrefix(ours, strings.TrimSuffix(n, "/")+"/") {
+				out = append(out, fmt.Sprintf("%s: %s must never import %s", s.path, s.pkg(), ours))
+			}
+		}
+	}
+	return out
+}
+
+// allowed: the simulator and what is under test/ serve tests only.
+func allowed(from string, r room, ours string) bool {
+	if ours == "pkg/sim" || strings.HasPrefix(ours, "test/") {
+		return from == "pkg/sim"
+	}
+	return slices.Contains(r.may, ours) || slices.Contains(r.may, "*")
+}
+
+func TestPackagesImportOnlyWhatTheirRoomAllows(t *testing.T) {
+	checkAll(t, importFindings)
+}
+
+func TestEveryAllowedImportHasARowItself(t *testing.T) {
+	for name, r := range rooms {
+		for _, m := range r.may {
+			if _, ok := rooms[m]; !ok && m != "*" {
+				t.Errorf("%s may import %s, which has no row", name, m)
+			}
+		}
+	}
+}
+
+func TestTheImportRuleBites(t *testing.T) {
+	for _, c := range []struct{ file, path, want string }{
+		{"pkg/datapath/x.go", "net", "must never import net"},
+		{"pkg/datapath/x.go", "net/netip", "must never import net/netip"},
+		{"pkg/datapath/x.go", module + "/pkg/iscsi", "may not import pkg/iscsi"},
+		{"pkg/pathsel/x.go", "time", "must never import time"},
+		{"pkg/poll/x.go", module + "/pkg/blk", "may not import pkg/blk"},
+		{"pkg/iscsi/x.go", module + "/pkg/datapath", "may not import pkg/datapath"},
+		{"cmd/csi-mpath/x.go", module + "/pkg/sim", "may not import pkg/sim"},
+		{"pkg/newroom/x.go", "fmt", "has no row"},
+	} {
+		got := importFindings(mustParse(t, c.file, "package x\nimport _ \""+c.path+"\"\n"))
+		if len(got) == 0 || !strings.Contains(got[0], c.want) {
+			t.Errorf("%s importing %s: got %v, want %q", c.file, c.path, got, c.want)
+		}
+	}
+}
