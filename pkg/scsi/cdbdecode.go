@@ -73,7 +73,9 @@ func DecodeCDB(cdb []byte) (c Command, bad Sense, ok bool) {
 }
 
 func decodeAction(c Command, cdb []byte) (_ Command, bad Sense, ok bool) {
-	c.Action = cdb[1] & 0x1f
+	if len(cdb) > 1 { // groups 3, 6 and 7 have no fixed length
+		c.Action = cdb[1] & 0x1f
+	}
 	switch c.Op {
 	case OpServiceActionIn16:
 		c.Alloc = binary.BigEndian.Uint32(cdb[10:])
