@@ -189,6 +189,7 @@ func FuzzParsers(f *testing.F) {
 	f.Add(c.Append(nil, false, c.Page()))
 	f.Add(l.Append(nil))
 	f.Add(AppendReportLUNs(nil, 1, 2))
+	f.Add([]byte{0, 0, 0, 0, 0x40, 0, 0}) // a subpage header cut short
 	f.Add(AppendDeviceID(nil, Designator{Type: DesignNAA, ID: naa(1)}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _ = ParseInquiry(b)

@@ -41,19 +41,16 @@ func ParseCaching(b []byte, ten bool) (c Caching, err error) {
 	if len(b) < skip {
 		return c, errMode
 	}
-	for p := b[skip:]; len(p) >= 3; {
+	for p := b[skip:]; len(p) >= 4; {
 		if p[0]&0x7f == ModeCaching {
 			c.HasPage, c.WCE, c.ReadDisable = true, p[2]&4 != 0, p[2]&1 != 0
 			return c, nil
 		}
 		n := 2 + int(p[1])
 		if p[0]&0x40 != 0 { // subpage format
-			n = 4 + int(binary.BigEndian.Uint16(p[2:min(len(p), 4)]))
+			n = 4 + int(binary.BigEndian.Uint16(p[2:]))
 		}
-		if n > len(p) {
-			break
-		}
-		p = p[n:]
+		p = p[min(n, len(p)):]
 	}
 	return c, nil
 }
