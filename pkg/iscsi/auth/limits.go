@@ -1,0 +1,21 @@
+package auth
+
+// Bounds of CHAP as spoken here.
+const (
+	// ChallengeLen is the length of the challenges we make, bytes.
+	ChallengeLen = 24
+	// MinSecret is the shortest secret CHAP is used with, bytes: 96 bits
+	// (RFC 7143 9.2.1).
+	MinSecret = 12
+	// MaxSecret is the longest secret, bytes.
+	MaxSecret = 255
+	// MaxUser is the longest CHAP_N taken, bytes.
+	MaxUser = 255
+	// responseLen is the length of an MD5 response, bytes (RFC 1994 4.1).
+	responseLen = 16
+	// algMD5 is CHAP_A for MD5 (RFC 7143 12.1.3).
+	algMD5 = "5"
+	// recentChallenges is how many challenges of ours are remembered, to
+	// recognize one that comes back on another connection.
+	recentChallenges = 256
+)
