@@ -209,7 +209,18 @@ func (p *Probe) Worst(from, to time.Duration) (worst time.Duration, n int) {
 	return worst, n
 }
 
-// Err is the first failure so far: an I/O error or a mismatch.
+// Oldest is the age of the longest waiting request, 0 when none is in flight.
+func (p *Probe) Oldest() time.Duration {
+	var oldest time.Duration
+	for _, w := range p.workers {
+		if at := w.started.Load(); at != 0 {
+			oldest = max(oldest, p.Now()-time.Duration(at))
+		}
+	}
+	return oldest
+}
+
+// Err is what failed so far: I/O errors and mismatches.
 func (p *Probe) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,0 +1,164 @@
+// Package rig puts the product between programs we did not write: two tgt
+// daemons behind fault proxies below it, NBD clients above it.
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/test/child"
+	"github.com/csi-mpath/csi-mpath/test/interop/tgt"
+)
+
+// Bounds of what the rig waits for.
+const (
+	attachWithin = 20 * time.Second // from start until every path is up
+	upWithin     = 40 * time.Second // from the end of a fault until every path is up
+	downWithin   = 15 * time.Second // from a fault until its path is out
+	stopWithin   = 40 * time.Second // from SIGTERM until attach has ended
+	pathsWithin  = 5 * time.Second  // one call of csi-mpath paths
+	pollEvery    = 20 * time.Millisecond
+	askEvery     = 100 * time.Millisecond // csi-mpath paths is a process each time
+)
+
+// Options describe a rig.
+type Options struct {
+	Bin  string   // the csi-mpath binary
+	Size int64    // bytes of the volume
+	Args []string // more flags for attach
+	// Target changes each daemon's configuration; nil leaves it.
+	Target func(*tgt.Config)
+}
+
+// Rig is a volume over two paths, served by a csi-mpath attach process.
+type Rig struct {
+	Paths  []*Path
+	Socket string // of the NBD server
+	Dir    string // scratch, removed by Stop
+
+	opt    Options
+	pair   *tgt.Pair
+	attach *child.Child
+	state  string
+}
+
+// Start runs the daemons, the proxies and the product, and waits until both
+// paths are up.
+func Start(ctx context.Context, opt Options) (_ *Rig, err error) {
+	bin, err := filepath.Abs(opt.Bin)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(bin); err != nil {
+		return nil, fmt.Errorf("the csi-mpath binary is missing (make build): %w", err)
+	}
+	opt.Bin = bin
+	pair, err := tgt.StartPair(ctx, opt.Size, opt.Target)
+	if err != nil {
+		return nil, err
+	}
+	r := &Rig{opt: opt, pair: pair, Dir: pair.Dir(), Socket: filepath.Join(pair.Dir(), "nbd.sock"),
+		state: filepath.Join(pair.Dir(), "state")}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.Stop())
+		}
+	}()
+	for i, d := range []*tgt.Daemon{pair.A, pair.B} {
+		p, err := newPath(string(rune('A'+i)), d)
+		if err != nil {
+			return nil, err
+		}
+		r.Paths = append(r.Paths, p)
+	}
+	if err := r.Attach(ctx); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Attach starts the product and waits until both paths are up.
+func (r *Rig) Attach(ctx context.Context) (err error) {
+	var portals []string
+	for _, p := range r.Paths {
+		portals = append(portals, p.Portal())
+	}
+	args := append([]string{"attach", "--iscsi", strings.Join(portals, ","), "--target", tgt.PairTarget,
+		"--lun", "1", "--socket", r.Socket, "--state-dir", r.state}, r.opt.Args...)
+	if r.attach, err = child.Start(child.Options{}, r.opt.Bin, args...); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, attachWithin)
+	defer cancel()
+	return r.WaitUp(ctx, len(r.Paths))
+}
+
+// Detach ends the product with SIGTERM, which drains; an exit code other than
+// 0 is an error.
+func (r *Rig) Detach() error {
+	if r.attach == nil {
+		return nil
+	}
+	return r.attach.Stop(stopWithin)
+}
+
+// Err is why the product has ended, nil while it runs.
+func (r *Rig) Err() error {
+	if r.attach.Alive() {
+		return nil
+	}
+	return fmt.Errorf("csi-mpath attach ended by itself (%w): %s", r.attach.Wait(), r.attach.Output())
+}
+
+// PID is the product's process id.
+func (r *Rig) PID() int { return r.attach.PID() }
+
+// File is the backing file of the volume.
+func (r *Rig) File() string { return r.pair.File }
+
+// Stop ends everything the rig started, and removes its files.
+func (r *Rig) Stop() error {
+	var err error
+	if r.attach != nil && r.attach.Alive() {
+		err = r.Detach()
+	}
+	for _, p := range r.Paths {
+		p.close()
+	}
+	return errors.Join(err, r.pair.Stop())
+}
+
+// Until waits for a condition, polling it, bounded by limit.
+func Until(ctx context.Context, limit time.Duration, what string, done func() bool) error {
+	return until(ctx, limit, pollEvery, what, done)
+}
+
+func until(ctx context.Context, limit, every time.Duration, what string, done func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waited %v for %s: %w", limit, what, ctx.Err())
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// Pause lets d pass, or less when ctx ends.
+func Pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
