@@ -100,7 +100,7 @@ func (r *Rig) wait(ctx context.Context, limit time.Duration, what string, ok fun
 		return gone
 	}
 	if late != nil {
-		return fmt.Errorf("%w; paths are %v (%v)", late, all, err)
+		return errors.Join(fmt.Errorf("%w; paths are %v", late, all), err)
 	}
 	return nil
 }
