@@ -57,6 +57,8 @@ const (
 	Drop
 	// Flip inverts the bits of Mask in the next Count bytes.
 	Flip
+	// release ends a hold; only within the package.
+	release
 )
 
 var kindNames = map[string]Kind{"cut": Cut, "reset": Reset, "hole": BlackHole, "hold": Hold,

@@ -110,9 +110,8 @@ func (f *flow) write() {
 			f.link.pass(f, end)
 			return
 		}
-		n, err := f.dst.Write(data)
-		f.link.proxy.count(f.dir, n)
-		if err != nil {
+		f.link.proxy.count(f.dir, len(data)) // before its receiver can look
+		if _, err := f.dst.Write(data); err != nil {
 			f.link.lost(f)
 		}
 	}

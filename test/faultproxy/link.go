@@ -14,14 +14,36 @@ type link struct {
 	mu             sync.Mutex
 	flows          [2]flow // to target, to client
 	over           bool
-	running        int // goroutines of this link
+	dialing        bool    // faults that come now wait in early
+	early          []Fault // events that came while dialing
+	running        int     // goroutines of this link
 }
 
-func newLink(p *Proxy, client, target *net.TCPConn) *link {
-	l := &link{proxy: p, client: client, target: target}
-	l.flows[0] = flow{link: l, dir: ToTarget, src: client, dst: target, cond: sync.NewCond(&l.mu)}
-	l.flows[1] = flow{link: l, dir: ToClient, src: target, dst: client, cond: sync.NewCond(&l.mu)}
+// newLink is a link that has no target yet.
+func newLink(p *Proxy, client *net.TCPConn) *link {
+	l := &link{proxy: p, client: client, dialing: true}
+	l.flows[0] = flow{link: l, dir: ToTarget, src: client, cond: sync.NewCond(&l.mu)}
+	l.flows[1] = flow{link: l, dir: ToClient, dst: client, cond: sync.NewCond(&l.mu)}
 	return l
+}
+
+// connect gives the link its target, nil if it has none for good, and what
+// happened to it meanwhile.
+func (l *link) connect(target *net.TCPConn) {
+	l.mu.Lock()
+	l.target, l.flows[0].dst, l.flows[1].src = target, target, target
+	l.dialing = false
+	early := l.early
+	if l.over { // closed meanwhile
+		l.stopLocked()
+	}
+	l.mu.Unlock()
+	if target == nil {
+		l.now(Fault{Kind: BlackHole})
+	}
+	for _, f := range early {
+		l.now(f)
+	}
 }
 
 // start runs the flows; conditions and armed faults are in place before.
@@ -87,6 +109,12 @@ func (l *link) arm(at int64, f Fault) {
 func (l *link) now(f Fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.dialing {
+		if len(l.early) < maxArmed {
+			l.early = append(l.early, f)
+		}
+		return
+	}
 	for i := range l.flows {
 		if f.Dir.has(l.flows[i].dir) && !l.over {
 			l.apply(&l.flows[i], f)
@@ -104,8 +132,8 @@ func (l *link) apply(fl *flow, f Fault) {
 		l.reset(fl, f.Dir == Both)
 	case BlackHole:
 		fl.swallow()
-	case Hold:
-		fl.held = true
+	case Hold, release:
+		fl.held = f.Kind == Hold
 	case Delay:
 		fl.delay = f.Wait
 	case Throttle:
@@ -205,6 +233,9 @@ func (l *link) release(d Dir) {
 			l.flows[i].cond.Broadcast()
 		}
 	}
+	if l.dialing { // after the hold it ends
+		l.early = append(l.early, Fault{Kind: release, Dir: d})
+	}
 }
 
 // heal ends conditions and disarms faults; what a black hole took stays gone.
@@ -213,6 +244,7 @@ func (l *link) heal() {
 	defer l.mu.Unlock()
 	for i := range l.flows {
 		f := &l.flows[i]
+		l.early = slices.DeleteFunc(l.early, Fault.condition)
 		f.held, f.delay, f.rate, f.armed, f.drop, f.flip = false, 0, 0, nil, 0, 0
 		for j := range f.queue {
 			f.queue[j].due = time.Time{}

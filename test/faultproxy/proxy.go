@@ -98,49 +98,43 @@ func (p *Proxy) acceptLoop(l *net.TCPListener) {
 // connect gives a client its target, unless a black hole swallows it.
 func (p *Proxy) connect(c *net.TCPConn) {
 	defer p.wg.Done()
+	l := newLink(p, c)
+	swallow, ok := p.join(l)
+	if !ok {
+		abort(c)
+		return
+	}
 	var t *net.TCPConn
-	if !p.swallows() {
+	if !swallow {
 		conn, err := (&net.Dialer{Timeout: dialTimeout}).Dial("tcp", p.target)
 		if err != nil {
 			abort(c)
+			p.forget(l)
 			return
 		}
 		t = conn.(*net.TCPConn)
 	}
-	p.join(newLink(p, c, t))
+	l.connect(t)
+	l.start()
 }
 
-func (p *Proxy) swallows() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, f := range p.rules {
-		if f.Kind == BlackHole && f.Dir == Both {
-			return true
-		}
-	}
-	return false
-}
-
-// join applies the standing faults to a new link and starts it.
-func (p *Proxy) join(l *link) {
+// join takes a new link in, with the standing faults waiting for it: whatever
+// happens from here on reaches it.
+func (p *Proxy) join(l *link) (swallow, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || len(p.links) >= maxLinks {
-		abort(l.client)
-		abort(l.target)
-		return
+		return false, false
 	}
 	for _, f := range p.rules {
 		l.now(f)
+		swallow = swallow || f.Kind == BlackHole && f.Dir == Both
 	}
 	for _, a := range p.armed {
 		l.arm(a.at, a.fault)
 	}
 	p.links[l] = struct{}{}
-	if l.target == nil { // swallowed for good, even if healed meanwhile
-		l.now(Fault{Kind: BlackHole})
-	}
-	l.start()
+	return swallow, true
 }
 
 func (p *Proxy) forget(l *link) {

@@ -332,6 +332,10 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 	}
 	_ = r.Close()
 	_ = r.server.Close()
+	// Close has waited for the last deferred call of each; let them return.
+	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(end); {
+		runtime.Gosched()
+	}
 	if after := runtime.NumGoroutine(); after > before {
 		buf := make([]byte, 1<<16)
 		t.Errorf("%d goroutines before, %d after\n%s", before, after, buf[:runtime.Stack(buf, true)])
