@@ -31,7 +31,9 @@ type Options struct {
 	Bin  string   // the csi-mpath binary
 	Size int64    // bytes of the volume
 	Args []string // more flags for attach
-	// Target changes each daemon's configuration; nil leaves it.
+	// Up is how many paths must be up to begin with; 0 is all.
+	Up int
+	// Target changes each daemon's configuration (Name is a, b); nil leaves it.
 	Target func(*tgt.Config)
 }
 
@@ -47,7 +49,7 @@ type Rig struct {
 	state  string
 }
 
-// Start runs the daemons, the proxies and the product, and waits until both
+// Start runs the daemons, the proxies and the product, and waits until its
 // paths are up.
 func Start(ctx context.Context, opt Options) (_ *Rig, err error) {
 	bin, err := filepath.Abs(opt.Bin)
@@ -82,7 +84,7 @@ func Start(ctx context.Context, opt Options) (_ *Rig, err error) {
 	return r, nil
 }
 
-// Attach starts the product and waits until both paths are up.
+// Attach starts the product and waits until its paths are up.
 func (r *Rig) Attach(ctx context.Context) (err error) {
 	var portals []string
 	for _, p := range r.Paths {
@@ -95,7 +97,10 @@ func (r *Rig) Attach(ctx context.Context) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, attachWithin)
 	defer cancel()
-	return r.WaitUp(ctx, len(r.Paths))
+	if r.opt.Up == 0 {
+		return r.WaitUp(ctx, len(r.Paths))
+	}
+	return r.WaitUp(ctx, r.opt.Up)
 }
 
 // Detach ends the product with SIGTERM, which drains; an exit code other than

@@ -1,0 +1,190 @@
+//go:build interop
+
+package interop
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/test/interop/rig"
+	"github.com/csi-mpath/csi-mpath/test/interop/tgt"
+)
+
+const mib = 1 << 20
+
+// binary is the product under test; `make interop` builds and names it.
+func binary(t *testing.T) string {
+	t.Helper()
+	bin := os.Getenv("CSI_MPATH_BIN")
+	if bin == "" {
+		t.Fatal("CSI_MPATH_BIN does not name the csi-mpath binary: run make interop")
+	}
+	return bin
+}
+
+func start(t *testing.T, opt rig.Options) *rig.Rig {
+	t.Helper()
+	opt.Bin = binary(t)
+	if opt.Size == 0 {
+		opt.Size = 256 * mib
+	}
+	r, err := rig.Start(t.Context(), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// fio starts a verifying load.
+func fio(t *testing.T, r *rig.Rig, d time.Duration) *rig.Fio {
+	t.Helper()
+	f, err := rig.StartFio(rig.Load{Socket: r.Socket, Dir: r.Dir, Size: 32 * mib, Jobs: 4, Depth: 8, Block: "4k", Runtime: d})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Kill)
+	return f
+}
+
+func finish(t *testing.T, f *rig.Fio) {
+	t.Helper()
+	res, err := f.Wait(time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Reads == 0 || res.Writes == 0 {
+		t.Fatalf("fio did nothing: %+v", res)
+	}
+	t.Logf("%d reads, %d writes, longest %v and %v", res.Reads, res.Writes, res.LongestRead, res.LongestW)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestALoadSurvivesAKilledTargetAndItsReturn(t *testing.T) {
+	r := start(t, rig.Options{})
+	f := fio(t, r, 8*time.Second)
+	rig.Pause(t.Context(), time.Second)
+	r.Paths[0].Kill()
+	must(t, r.WaitDown(t.Context(), r.Paths[0]))
+	must(t, r.Paths[0].Revive(t.Context()))
+	must(t, r.WaitUp(t.Context(), 2))
+	finish(t, f)
+}
+
+func TestALoadSurvivesABlackHole(t *testing.T) {
+	r := start(t, rig.Options{})
+	f := fio(t, r, 12*time.Second)
+	rig.Pause(t.Context(), time.Second)
+	r.Paths[1].BlackHole()
+	must(t, r.WaitDown(t.Context(), r.Paths[1]))
+	r.Paths[1].Restore()
+	must(t, r.WaitUp(t.Context(), 2))
+	finish(t, f)
+}
+
+func TestALoadWaitsWhileNoPathIsThere(t *testing.T) {
+	r := start(t, rig.Options{})
+	f := fio(t, r, 8*time.Second)
+	rig.Pause(t.Context(), time.Second)
+	for _, p := range r.Paths {
+		p.Kill()
+	}
+	rig.Pause(t.Context(), 2*time.Second)
+	for _, p := range r.Paths {
+		must(t, p.Revive(t.Context()))
+	}
+	must(t, r.WaitUp(t.Context(), 2))
+	finish(t, f)
+}
+
+// I11.
+func TestALostPathDoesNotReconnectItsSibling(t *testing.T) {
+	r := start(t, rig.Options{})
+	f := fio(t, r, 6*time.Second)
+	rig.Pause(t.Context(), time.Second)
+	before := r.Paths[1].Connections()
+	for range 3 {
+		r.Paths[0].Reset()
+		must(t, r.WaitUp(t.Context(), 2))
+		rig.Pause(t.Context(), 300*time.Millisecond)
+	}
+	finish(t, f)
+	if now := r.Paths[1].Connections(); now != before {
+		t.Fatalf("path B was dialled %d times while path A was reset", now-before)
+	}
+}
+
+func TestAVolumeOf4096ByteBlocksWorks(t *testing.T) {
+	r := start(t, rig.Options{Target: func(c *tgt.Config) { c.Block = 4096 }})
+	finish(t, fio(t, r, 2*time.Second))
+}
+
+// I1.
+func TestAPathToAnotherUnitIsRefused(t *testing.T) {
+	r := start(t, rig.Options{Up: 1, Target: func(c *tgt.Config) {
+		if c.Name == "b" {
+			c.Serial = "SN0002"
+		}
+	}})
+	finish(t, fio(t, r, 2*time.Second))
+	all, err := r.Status(t.Context())
+	must(t, err)
+	for _, p := range all {
+		if up := p.State == "active"; up != (p.Portal == r.Paths[0].Portal()) && len(all) == 2 {
+			t.Logf("the first unit may be either: %+v", all)
+		}
+	}
+}
+
+func TestSIGTERMDrainsAndEndsCleanly(t *testing.T) {
+	r := start(t, rig.Options{})
+	finish(t, fio(t, r, time.Second))
+	if err := r.Detach(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(r.Socket); !os.IsNotExist(err) {
+		t.Fatalf("the socket was left behind (%v)", err)
+	}
+}
+
+func TestDiscoverListsWhatTheTargetOffers(t *testing.T) {
+	r := start(t, rig.Options{})
+	out, err := r.Run(t.Context(), "discover", r.Paths[0].Portal())
+	must(t, err)
+	if !strings.Contains(out, tgt.PairTarget) {
+		t.Fatalf("no %s in %q", tgt.PairTarget, out)
+	}
+}
+
+// A harness that cannot fail proves nothing: fio must see a byte that changed
+// behind its back.
+func TestTheLoadNoticesAByteThatChanged(t *testing.T) {
+	r := start(t, rig.Options{})
+	f := fio(t, r, 5*time.Second)
+	rig.Pause(t.Context(), 500*time.Millisecond)
+	disk, err := os.OpenFile(r.File(), os.O_RDWR, 0)
+	must(t, err)
+	defer func() { _ = disk.Close() }()
+	junk := make([]byte, 64*1024)
+	for f.Err() == nil && t.Context().Err() == nil {
+		for off := int64(0); off < 128*mib; off += int64(len(junk)) {
+			_, err := disk.WriteAt(junk, off)
+			must(t, err)
+		}
+	}
+	if _, err := f.Wait(time.Second); err == nil || !strings.Contains(err.Error(), "verify") {
+		t.Fatalf("got %v, want a failed verification", err)
+	}
+}
