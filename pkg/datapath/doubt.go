@@ -1,0 +1,278 @@
+package datapath
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/blk"
+)
+
+// doubtState says what the client was told about an in-doubt request.
+type doubtState uint8
+
+const (
+	pending   doubtState = iota // not answered yet
+	told                        // answered OK: a late copy changes nothing
+	unsettled                   // answered with an error, or cancelled: reads must wait
+)
+
+// doubt is one write-class request that was sent on a lost path and not
+// answered there. It lives until that path is fenced, whatever becomes of the
+// request (I3).
+type doubt struct {
+	seq      uint64 // age: order of sending within a loss, losses in order
+	off, end uint64
+	owner    *slot // nil once the request was answered
+	state    doubtState
+	fence    *fence
+}
+
+func (d *doubt) overlaps(off, end uint64) bool { return d.off < end && off < d.end }
+
+// fence is the obligation to know that one lost incarnation can write no more.
+type fence struct {
+	path     *Path
+	inc      uint32
+	deadline time.Time
+	entries  int
+	timer    *time.Timer
+	done     chan struct{} // closed when resolved
+	how      FenceProof
+}
+
+// FenceProof says how a fence was resolved.
+type FenceProof uint8
+
+// The proofs, in the order of I3.
+const (
+	NotFenced   FenceProof = iota
+	ByReconnect            // the path's own login made the target end the old tasks
+	ByProof                // a proof that did not need the path's own portal
+	ByTime                 // the clock decided
+)
+
+var proofNames = [...]string{"pending", "by reinstatement", "by proof elsewhere", "by time"}
+
+// String names the proof as events print it.
+func (p FenceProof) String() string { return proofNames[p] }
+
+// doubts is the registry of a device.
+//
+// active is read on every write without a lock; everything else is under mu,
+// which is taken only while something is in doubt. Lock order: a caller may
+// hold the device's control lock; mu is the innermost lock.
+type doubts struct {
+	active atomic.Int64 // entries not yet fenced
+
+	mu      sync.Mutex
+	dev     *Device
+	seq     uint64
+	entries []*doubt
+	fences  []*fence
+	waiting []*slot // requests held back, each re-examined at every change
+	held    []*slot // answered requests whose answer is withheld (multi-writer)
+}
+
+// register enters every write-class command that may have reached the wire,
+// the whole range of its request, in the order they were sent.
+func (d *doubts) register(lv *live, first *blk.Command) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var f *fence
+	for c := first; c != nil; c = c.Next {
+		if !c.Op.Mutates() {
+			continue
+		}
+		s := lv.dev.slotOf(c)
+		s.entry().clear() // in doubt from here on, or never sent: not in flight
+		if !c.Sent || s.fence == f && f != nil {
+			continue
+		}
+		if f == nil {
+			f = d.newFence(lv)
+		}
+		s.fence = f
+		d.add(s, f)
+	}
+}
+
+func (d *doubts) newFence(lv *live) *fence {
+	bound := lv.path.tr.FenceBound()
+	f := &fence{path: lv.path, inc: lv.inc, deadline: time.Now().Add(bound), done: make(chan struct{})}
+	f.timer = time.AfterFunc(bound, func() { d.resolve(f, ByTime) })
+	d.fences = append(d.fences, f)
+	return f
+}
+
+func (d *doubts) add(s *slot, f *fence) {
+	d.seq++
+	e := &doubt{seq: d.seq, off: s.req.Off, end: s.req.End(), owner: s, fence: f}
+	d.entries = append(d.entries, e)
+	f.entries++
+	s.inDoubt.Add(1)
+	d.active.Add(1) // before any look at the in-flight table: see entry
+}
+
+// admit decides whether a request may be sent now, while something is in
+// doubt. If yes and it is write-class, it is published under the lock. If not,
+// it waits in the registry and comes back through its lane's inbox.
+func (d *doubts) admit(s *slot, lv *live) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.blocked(s) {
+		s.phase = waiting
+		d.waiting = append(d.waiting, s)
+		return false
+	}
+	if s.req.Op.Mutates() {
+		s.entry().publish(s.req, lv.inc)
+	}
+	return true
+}
+
+// blocked is the rule of I3.
+func (d *doubts) blocked(s *slot) bool {
+	r := s.req
+	if r.Op == blk.Flush {
+		return false
+	}
+	if r.Op == blk.Read {
+		return slices.ContainsFunc(d.entries, func(e *doubt) bool {
+			return e.state == unsettled && e.overlaps(r.Off, r.End())
+		})
+	}
+	oldest := ^uint64(0) // a new request is younger than every doubt
+	for _, e := range d.entries {
+		if e.owner == s {
+			oldest = min(oldest, e.seq)
+		}
+	}
+	for _, e := range d.entries {
+		if e.owner != s && e.seq < oldest && e.overlaps(r.Off, r.End()) {
+			return true
+		}
+	}
+	return oldest != ^uint64(0) && d.dev.writeInFlight(s)
+}
+
+// settle records what the client is about to be told about an in-doubt
+// request. It reports whether the answer must be withheld until the fence.
+func (d *doubts) settle(s *slot, st blk.Status) (withhold bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s.inDoubt.Load() == 0 {
+		return false
+	}
+	if st == blk.OK && d.dev.cfg.MultiWriter {
+		s.status = st
+		d.held = append(d.held, s)
+		return true
+	}
+	for _, e := range d.entries {
+		if e.owner != s {
+			continue
+		}
+		e.owner = nil
+		e.state = told
+		if st != blk.OK {
+			e.state = unsettled
+		}
+	}
+	s.inDoubt.Store(0)
+	return false
+}
+
+// resolve ends a fence: its entries go, and who waited is examined again.
+// Resolving twice is harmless; the first proof counts.
+func (d *doubts) resolve(f *fence, how FenceProof) {
+	d.mu.Lock()
+	if f.how != NotFenced {
+		d.mu.Unlock()
+		return
+	}
+	f.how = how
+	f.timer.Stop()
+	d.fences = slices.DeleteFunc(d.fences, func(x *fence) bool { return x == f })
+	gone := 0
+	d.entries = slices.DeleteFunc(d.entries, func(e *doubt) bool {
+		if e.fence != f {
+			return false
+		}
+		if e.owner != nil {
+			e.owner.inDoubt.Add(-1)
+		}
+		gone++
+		return true
+	})
+	d.active.Add(int64(-gone))
+	free := d.takeHeld()
+	woken := d.takeWaiting()
+	d.mu.Unlock()
+	for _, s := range free {
+		s.lane.answer(s, s.status)
+		s.lane.flushAnswers()
+	}
+	requeue(woken)
+	close(f.done)
+	d.dev.fenced(f)
+}
+
+// resolvePath resolves every fence of a path.
+func (d *doubts) resolvePath(p *Path, how FenceProof) {
+	for _, f := range d.pathFences(p) {
+		d.resolve(f, how)
+	}
+}
+
+func (d *doubts) pathFences(p *Path) (out []*fence) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, f := range d.fences {
+		if f.path == p {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// wake examines everybody again: a write that a retry waited for was answered.
+func (d *doubts) wake() {
+	d.mu.Lock()
+	woken := d.takeWaiting()
+	d.mu.Unlock()
+	requeue(woken)
+}
+
+func (d *doubts) takeWaiting() []*slot {
+	w := d.waiting
+	d.waiting = nil
+	return w
+}
+
+// takeHeld takes the withheld answers that no fence keeps back any more.
+func (d *doubts) takeHeld() (free []*slot) {
+	d.held = slices.DeleteFunc(d.held, func(s *slot) bool {
+		ok := s.inDoubt.Load() == 0
+		if ok {
+			free = append(free, s)
+		}
+		return ok
+	})
+	return free
+}
+
+// count returns the fences pending and the waiting requests, for status.
+func (d *doubts) count() (fences, waiting int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.fences), len(d.waiting)
+}
+
+func requeue(slots []*slot) {
+	for _, s := range slots {
+		s.lane.inbox.Push(s.req)
+		s.lane.kick()
+	}
+}

@@ -1,0 +1,408 @@
+package datapath
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/blk"
+	"github.com/csi-mpath/csi-mpath/pkg/pathsel"
+)
+
+const testBlock = 512
+
+// disk is the device behind all paths: per block the number of the write that
+// it holds.
+type disk struct {
+	mu     sync.Mutex
+	blocks []uint64
+}
+
+// image is what a target does with a command: a copy, as a target has it.
+type image struct {
+	op   blk.Op
+	off  uint64
+	data []uint64 // write number of each block
+}
+
+func (d *disk) execute(m image) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i, v := range m.data {
+		d.blocks[m.off/testBlock+uint64(i)] = v
+	}
+}
+
+func (d *disk) read(off uint64, buf []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := 0; i < len(buf); i += testBlock {
+		binary.LittleEndian.PutUint64(buf[i:], d.blocks[(off+uint64(i))/testBlock])
+	}
+}
+
+// fakePath is the in-memory twin of a transport: its target does what the test
+// says, when the test says so.
+type fakePath struct {
+	name  string
+	disk  *disk
+	facts Facts
+	bound time.Duration
+
+	mu       sync.Mutex
+	refuse   error // Connect fails
+	room     int   // commands taken at once
+	auto     bool  // executes and answers by itself
+	q        *fakeQueue
+	stale    []image // received from dead connections, may still execute
+	connects int
+	proofs   int // ProveDead succeeds that often
+	taken    int // commands taken
+}
+
+type fakeQueue struct {
+	p       *fakePath
+	sink    blk.Sink
+	dead    bool
+	gated   bool
+	pending []*fakeCmd
+}
+
+type fakeCmd struct {
+	c      *blk.Command
+	m      image
+	kicked bool
+}
+
+func newFakePath(name string, d *disk) *fakePath {
+	return &fakePath{name: name, disk: d, bound: 15 * time.Second, room: 64,
+		facts: Facts{Identity: Identity{Target: "iqn.t", Device: "naa.1", Serial: "s", BlockSize: testBlock}, Proof: true,
+			Limits: blk.Limits{BlockSize: testBlock, Size: uint64(len(d.blocks)) * testBlock, MaxTransfer: 64 << 10,
+				MaxUnmap: 1 << 20, MaxZero: 1 << 20, FUA: true, WriteCache: true}}}
+}
+
+func (p *fakePath) Name() string              { return p.name }
+func (p *fakePath) FenceBound() time.Duration { return p.bound }
+
+func (p *fakePath) Connect(_ context.Context, sink blk.Sink) (Queue, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.connects++
+	if p.refuse != nil {
+		return nil, p.refuse
+	}
+	if p.facts.Proof {
+		p.stale = nil // the target ends the old session's tasks before it answers
+	}
+	p.q = &fakeQueue{p: p, sink: sink}
+	return p.q, nil
+}
+
+func (p *fakePath) ProveDead(context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.proofs == 0 {
+		return ErrNoProof
+	}
+	p.proofs--
+	p.stale = nil
+	return nil
+}
+
+func (q *fakeQueue) Facts() Facts                           { q.p.mu.Lock(); defer q.p.mu.Unlock(); return q.p.facts }
+func (q *fakeQueue) Refresh(context.Context) (Facts, error) { return q.Facts(), nil }
+func (q *fakeQueue) Latency() time.Duration                 { return 0 }
+func (q *fakeQueue) Resume()                                { q.p.mu.Lock(); q.gated = false; q.p.mu.Unlock() }
+func (q *fakeQueue) Close(context.Context) error            { q.p.lose(errors.New("closed"), false); return nil }
+func (q *fakeQueue) Abort(cause error)                      { q.p.loseQueue(q, cause, true) }
+
+func (q *fakeQueue) Submit(c *blk.Command, _ int) bool {
+	q.p.mu.Lock()
+	defer q.p.mu.Unlock()
+	if q.dead || len(q.pending) >= q.p.room {
+		return false
+	}
+	q.p.taken++
+	q.pending = append(q.pending, &fakeCmd{c: c})
+	return true
+}
+
+// Kick puts the payload on the wire: from here on the target has its own copy.
+func (q *fakeQueue) Kick() {
+	q.p.mu.Lock()
+	for _, f := range q.pending {
+		if !f.kicked && !q.gated {
+			f.kicked, f.m = true, imageOf(f.c)
+		}
+	}
+	auto := q.p.auto
+	q.p.mu.Unlock()
+	if auto {
+		go q.p.answerAll(q)
+	}
+}
+
+func imageOf(c *blk.Command) image {
+	m := image{op: c.Op, off: c.Off}
+	for i := uint32(0); c.Op.Mutates() && i < c.Len; i += testBlock {
+		var v uint64
+		if c.Op == blk.Write {
+			v = binary.LittleEndian.Uint64(c.Buf[i:])
+		}
+		m.data = append(m.data, v)
+	}
+	return m
+}
+
+// take removes the i-th command that is on the wire.
+func (q *fakeQueue) take(i int) *fakeCmd {
+	q.p.mu.Lock()
+	defer q.p.mu.Unlock()
+	for k, f := range q.pending {
+		if !f.kicked {
+			continue
+		}
+		if i == 0 {
+			q.pending = append(q.pending[:k], q.pending[k+1:]...)
+			return f
+		}
+		i--
+	}
+	return nil
+}
+
+// answer executes and answers the i-th command on the wire with a verdict.
+func (p *fakePath) answer(i int, v blk.Verdict) bool {
+	p.mu.Lock()
+	q := p.q
+	p.mu.Unlock()
+	if q == nil {
+		return false
+	}
+	f := q.take(i)
+	if f == nil {
+		return false
+	}
+	if v.Class == blk.Good {
+		p.disk.execute(f.m)
+		if f.c.Op == blk.Read {
+			p.disk.read(f.c.Off, f.c.Buf)
+		}
+	}
+	f.c.Verdict = v
+	if v.Evidence != 0 {
+		q.sink.Evidence(v.Evidence)
+	}
+	q.sink.Complete(f.c)
+	q.sink.BatchEnd()
+	return true
+}
+
+func (p *fakePath) answerAll(q *fakeQueue) {
+	for {
+		f := q.take(0)
+		if f == nil {
+			return
+		}
+		p.disk.execute(f.m)
+		if f.c.Op == blk.Read {
+			p.disk.read(f.c.Off, f.c.Buf)
+		}
+		f.c.Verdict = blk.Verdict{}
+		q.sink.Complete(f.c)
+		q.sink.BatchEnd()
+	}
+}
+
+// lose kills the current connection. keep: what was on the wire stays inside
+// the target and may execute later.
+func (p *fakePath) lose(cause error, keep bool) {
+	p.mu.Lock()
+	q := p.q
+	p.mu.Unlock()
+	if q != nil {
+		p.loseQueue(q, cause, keep)
+	}
+}
+
+func (p *fakePath) loseQueue(q *fakeQueue, cause error, keep bool) {
+	p.mu.Lock()
+	if q.dead {
+		p.mu.Unlock()
+		return
+	}
+	q.dead = true
+	if p.q == q {
+		p.q = nil
+	}
+	var first, last *blk.Command
+	for _, f := range q.pending {
+		f.c.Sent = f.kicked
+		f.c.Next = nil
+		if f.kicked && keep && f.c.Op.Mutates() {
+			p.stale = append(p.stale, f.m)
+		}
+		if last == nil {
+			first = f.c
+		} else {
+			last.Next = f.c
+		}
+		last = f.c
+	}
+	q.pending = nil
+	p.mu.Unlock()
+	q.sink.Lost(first, cause)
+}
+
+// late lets the target execute one write of a dead connection.
+func (p *fakePath) late(i int) {
+	p.mu.Lock()
+	if i >= len(p.stale) {
+		p.mu.Unlock()
+		return
+	}
+	m := p.stale[i]
+	p.stale = append(p.stale[:i], p.stale[i+1:]...)
+	p.mu.Unlock()
+	p.disk.execute(m)
+}
+
+func (p *fakePath) set(f func()) { p.mu.Lock(); f(); p.mu.Unlock() }
+
+func (p *fakePath) count() (onWire, taken int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.q != nil {
+		for _, f := range p.q.pending {
+			if f.kicked {
+				onWire++
+			}
+		}
+	}
+	return onWire, p.taken
+}
+
+// client is a connection: it submits requests and remembers their answers.
+type client struct {
+	t    *testing.T
+	lane *Lane
+	mu   sync.Mutex
+	free []uint32
+	got  map[*blk.Request]int
+	done func(r *blk.Request)
+}
+
+func newClient(t *testing.T, d *Device) *client {
+	t.Helper()
+	l, err := d.OpenLane(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &client{t: t, lane: l, got: map[*blk.Request]int{}}
+	for i := range uint32(64) {
+		c.free = append(c.free, i)
+	}
+	return c
+}
+
+func (c *client) Flush() {}
+
+func (c *client) Complete(r *blk.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.got[r]++
+	if c.got[r] > 1 {
+		c.t.Errorf("request %v answered twice", r.Op)
+	}
+	c.free = append(c.free, r.Slot)
+	if c.done != nil {
+		c.done(r)
+	}
+}
+
+func (c *client) answered(r *blk.Request) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.got[r] > 0
+}
+
+func (c *client) slot() uint32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.free[0]
+	c.free = c.free[1:]
+	return s
+}
+
+func (c *client) send(op blk.Op, block, n int, value uint64, flags blk.Flags) *blk.Request {
+	r := &blk.Request{Op: op, Flags: flags, Slot: c.slot(), Off: uint64(block) * testBlock, Len: uint32(n) * testBlock, Owner: c}
+	if op == blk.Read || op == blk.Write {
+		r.Buf = make([]byte, r.Len)
+		for i := 0; i < len(r.Buf); i += testBlock {
+			binary.LittleEndian.PutUint64(r.Buf[i:], value)
+		}
+	}
+	c.lane.Submit(r)
+	return r
+}
+
+func (c *client) write(block int, v uint64) *blk.Request { return c.send(blk.Write, block, 1, v, 0) }
+func (c *client) read(block int) *blk.Request            { return c.send(blk.Read, block, 1, 0, 0) }
+
+func value(r *blk.Request) uint64 { return binary.LittleEndian.Uint64(r.Buf) }
+
+// rig is a device over fake paths, inside a synctest bubble.
+type rig struct {
+	*testing.T
+	disk   *disk
+	paths  []*fakePath
+	dev    *Device
+	events []Event
+	mu     sync.Mutex
+}
+
+func (r *rig) saw(k EventKind) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.events {
+		if e.Kind == k {
+			n++
+		}
+	}
+	return n
+}
+
+// withDevice runs f in a bubble with a device over n paths that is closed after.
+func withDevice(t *testing.T, n int, change func(*Config, []*fakePath), f func(r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{T: t, disk: &disk{blocks: make([]uint64, 64)}}
+		cfg := Config{Name: "vol", NoPathTimeout: Never, Selector: pathsel.RoundRobin{},
+			Events: func(e Event) { r.mu.Lock(); r.events = append(r.events, e); r.mu.Unlock() }}
+		trs := make([]Transport, 0, n)
+		for i := range n {
+			r.paths = append(r.paths, newFakePath(fmt.Sprint("p", i), r.disk))
+			trs = append(trs, r.paths[i])
+		}
+		if change != nil {
+			change(&cfg, r.paths)
+		}
+		var err error
+		if r.dev, err = Open(t.Context(), cfg, trs); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		f(r)
+		for _, p := range r.paths {
+			p.set(func() { p.auto = true })
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		_ = r.dev.Close(ctx)
+	})
+}

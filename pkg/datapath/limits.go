@@ -1,0 +1,55 @@
+package datapath
+
+import "time"
+
+// Every limit of this package (I6).
+const (
+	// MaxPaths is the most paths of one device.
+	MaxPaths = 32
+	// MaxLanes is the most lanes (client connections) of one device at once.
+	MaxLanes = 64
+	// MaxDepth is the most requests one lane may have outstanding.
+	MaxDepth = 4096
+
+	// maxWave is the most parts of one request in flight at once; a larger
+	// request goes in several waves.
+	maxWave = 64
+	// maxTransfer caps one read or write command when the path names no limit, bytes.
+	maxTransfer = 1 << 20
+	// maxTrim caps one trim or write-zeroes command, bytes (DESIGN 4.3).
+	maxTrim = 1 << 30
+
+	// sameRetries bounds immediate retries of one request after unit attentions
+	// and aborted commands; then they are delayed.
+	sameRetries = 16
+	// busyDelayMin and busyDelayMax bound the back-off after BUSY, TASK SET
+	// FULL and "becoming ready".
+	busyDelayMin = 10 * time.Millisecond
+	busyDelayMax = time.Second
+
+	// backoffMin and backoffMax bound the pause between two attempts to bring a
+	// path back; the pause is drawn at random below the current bound.
+	backoffMin = 100 * time.Millisecond
+	backoffMax = 10 * time.Second
+	// backoffForgiven: a path that lived this long starts again at backoffMin.
+	backoffForgiven = 5 * time.Second
+	// quarantineMin is the least pause after an identity mismatch.
+	quarantineMin = 2 * time.Second
+
+	// connectTimeout bounds one attempt to bring up a path, identification included.
+	connectTimeout = 15 * time.Second
+	// refreshTimeout bounds one re-reading of a live path's identity, size and state.
+	refreshTimeout = 10 * time.Second
+	// refreshPeriod is how often a quiet path is re-read (DESIGN 6).
+	refreshPeriod = 60 * time.Second
+	// refreshGap is the least pause between two refreshes of one path.
+	refreshGap = 100 * time.Millisecond
+	// transitionPeriod is how often a path in ALUA/ANA transition is re-read.
+	transitionPeriod = time.Second
+	// provePeriod is the pause between attempts to prove a fence elsewhere.
+	provePeriod = time.Second
+	// roomPoll is how often a lane looks for room that other volumes hold.
+	roomPoll = 2 * time.Millisecond
+	// drainPoll is how often a drain looks whether it is done.
+	drainPoll = 5 * time.Millisecond
+)

@@ -1,0 +1,100 @@
+package datapath
+
+import (
+	"math/bits"
+	"sync/atomic"
+
+	"github.com/csi-mpath/csi-mpath/pkg/blk"
+	"github.com/csi-mpath/csi-mpath/pkg/pathsel"
+)
+
+// live is one incarnation of a path, from Connect to Lost. It is the sink of
+// its queue.
+//
+// Set before it is published and constant: path, inc, q. Under the device's
+// control lock: facts, access, suspended. By the lanes' runners and the path's
+// reader: loads, touched. evidence is set by the reader and taken by the
+// path's control goroutine.
+type live struct {
+	path *Path
+	dev  *Device
+	inc  uint32 // incarnation number, unique within the device, never 0
+	q    Queue
+
+	facts     Facts
+	access    Access
+	suspended bool // identity in question: out of the table (I1)
+
+	loads    [MaxLanes]pathsel.Load
+	window   atomic.Int64  // commands allowed in flight; shrinks on BUSY
+	touched  atomic.Uint64 // lanes with answers held since the last BatchEnd
+	evidence atomic.Uint32 // blk.Evidence not yet handled
+
+	gone  chan struct{} // closed when Lost has been handled
+	cause error         // why; valid after gone
+}
+
+// Complete implements blk.Sink.
+func (lv *live) Complete(c *blk.Command) {
+	l := lv.dev.lanes[c.Lane].Load()
+	lv.loads[c.Lane].End(c.Len)
+	if bit := uint64(1) << c.Lane; lv.touched.Load()&bit == 0 {
+		lv.touched.Or(bit)
+	}
+	l.partDone(&l.slots[c.Slot], c.Verdict)
+}
+
+// BatchEnd implements blk.Sink: one answer flush and at most one run per lane.
+func (lv *live) BatchEnd() {
+	for m := lv.touched.Swap(0); m != 0; m &= m - 1 {
+		l := lv.dev.lanes[bits.TrailingZeros64(m)].Load()
+		if l == nil {
+			continue // closed, and its last answer was flushed as it went
+		}
+		l.flushAnswers()
+		if l.congested.Load() || !l.inbox.Empty() {
+			l.kick()
+		}
+	}
+}
+
+// Evidence implements blk.Sink: it only leaves a mark and wakes the path's
+// control goroutine. The queue has already stopped sending if the identity is
+// in question.
+func (lv *live) Evidence(e blk.Evidence) {
+	if e&blk.CacheLost != 0 {
+		lv.dev.cacheLost()
+	}
+	if uint32(e)&^lv.evidence.Load() == 0 {
+		return
+	}
+	lv.evidence.Or(uint32(e))
+	lv.path.poke()
+}
+
+// Lost implements blk.Sink. Order matters: first the path leaves the table,
+// then every write it carried is registered as in doubt, and only then do the
+// requests go on (I3).
+func (lv *live) Lost(first *blk.Command, cause error) {
+	lv.dev.retire(lv, cause)
+	lv.dev.doubt.register(lv, first)
+	for c := first; c != nil; {
+		next := c.Next
+		c.Next = nil
+		c.Verdict = blk.Verdict{Class: blk.PathLost, Status: blk.IOError}
+		lv.Complete(c)
+		c = next
+	}
+	lv.BatchEnd()
+	lv.dev.kickAll()
+	close(lv.gone)
+}
+
+// inflight sums the path's load over all lanes.
+func (lv *live) inflight() (commands, bytes uint64) {
+	for i := range lv.loads {
+		c, b := lv.loads[i].Read()
+		commands, bytes = commands+c, bytes+b
+	}
+	return commands, bytes
+}

@@ -1,0 +1,103 @@
+package datapath
+
+import (
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/blk"
+)
+
+// judge decides what becomes of a request whose wave ended. Runner only.
+func (l *Lane) judge(s *slot) {
+	class, st := unpack(s.result.Load())
+	if class == blk.Good {
+		l.retry(s) // its next wave
+		return
+	}
+	lv := s.lv
+	s.sent, s.synced = 0, false // the whole request again: a part alone could be split by a newer write
+	s.tries++
+	if s.since.IsZero() {
+		s.since = time.Now()
+	}
+	switch class {
+	case blk.PathLost:
+		l.retry(s)
+	case blk.WrongState:
+		l.dev.demote(lv)
+		l.retry(s)
+	case blk.LUNGone:
+		l.dev.suspend(lv)
+		l.retry(s)
+	case blk.Retry, blk.Aborted:
+		if s.tries <= sameRetries {
+			l.retry(s)
+			return
+		}
+		l.retryLater(s, st)
+	case blk.Busy:
+		lv.shrink()
+		l.retryLater(s, st)
+	case blk.RetryLater:
+		s.avoid = lv
+		l.retryLater(s, st)
+	case blk.OtherPathOnce:
+		if s.hardware || len(l.dev.table.Load().best()) < 2 {
+			l.reply(s, st)
+			return
+		}
+		s.hardware, s.avoid = true, lv
+		l.retry(s)
+	default:
+		l.reply(s, st)
+	}
+}
+
+// retryLater backs off, up to the command timeout counted from the request's
+// first failure (I6).
+func (l *Lane) retryLater(s *slot, st blk.Status) {
+	if l.closed.Load() {
+		l.reply(s, blk.Cancelled)
+		return
+	}
+	if time.Since(s.since) > l.dev.cfg.CommandTimeout {
+		if st == blk.OK {
+			st = blk.IOError
+		}
+		l.reply(s, st)
+		return
+	}
+	s.delay = min(max(2*s.delay, busyDelayMin), busyDelayMax)
+	l.later(s, s.delay)
+}
+
+// full reports whether the path's window is used up.
+func (lv *live) full() bool {
+	w := lv.window.Load()
+	if w == 0 {
+		return false
+	}
+	n, _ := lv.inflight()
+	return int64(n) >= w
+}
+
+// shrink halves the window after BUSY or TASK SET FULL. The control loop opens
+// it again step by step.
+func (lv *live) shrink() {
+	n, _ := lv.inflight()
+	lv.window.Store(max(1, min(int64(n), 128)/2))
+	lv.path.poke()
+}
+
+// widen doubles the window, and forgets it once it no longer binds. It reports
+// whether it still binds.
+func (lv *live) widen() bool {
+	w := lv.window.Load()
+	if w == 0 {
+		return false
+	}
+	if w *= 2; w > 128 {
+		w = 0
+	}
+	lv.window.Store(w)
+	return w != 0
+}

@@ -1,0 +1,243 @@
+package datapath
+
+import (
+	"slices"
+
+	"github.com/csi-mpath/csi-mpath/pkg/blk"
+)
+
+// outcome of trying to send one request.
+type outcome uint8
+
+const (
+	gone   outcome = iota // sent, answered, or held elsewhere
+	noRoom                // every usable path is full
+	noPath                // no path is usable now
+)
+
+// launchAll sends the queue in order, until no path has room.
+//
+// When it stops for want of room it sets congested first and then tries once
+// more: an answer that came between the refusal and the flag would otherwise
+// wake nobody.
+func (l *Lane) launchAll() {
+	t := l.dev.table.Load()
+	group := t.best()
+	l.beginBatch(group)
+	for retried := false; l.head != nil; {
+		switch l.launch(&l.slots[l.head.Slot], group) {
+		case gone:
+			l.congested.Store(false)
+			retried = false
+		case noPath:
+			l.kickQueues()
+			return
+		case noRoom:
+			l.kickQueues()
+			if retried {
+				l.watchRoom(group)
+				return
+			}
+			l.congested.Store(true)
+			retried = true
+		}
+	}
+	l.kickQueues()
+}
+
+func (l *Lane) beginBatch(group []*live) {
+	l.pick.Begin(len(group))
+	if !l.dev.selector.NeedsLoad() {
+		return
+	}
+	lanes := int(l.dev.laneTop.Load())
+	for i, lv := range group {
+		var commands, bytes uint64
+		for k := 0; k < lanes; k++ {
+			c, b := lv.loads[k].Read()
+			commands, bytes = commands+c, bytes+b
+		}
+		l.pick.Set(i, commands, bytes)
+	}
+}
+
+// launch tries to send the head of the queue.
+func (l *Lane) launch(s *slot, group []*live) outcome {
+	if l.closed.Load() {
+		l.pop()
+		l.reply(s, blk.Cancelled)
+		return gone
+	}
+	if st := l.dev.refusal(s.req, len(group) > 0); st != blk.OK {
+		l.pop()
+		l.reply(s, st)
+		return gone
+	}
+	if len(group) == 0 {
+		return noPath
+	}
+	if s.req.Op == blk.Trim && group[0].facts.Limits.MaxUnmap == 0 {
+		l.pop()
+		l.reply(s, blk.OK) // advice the device can not take
+		return gone
+	}
+	var avoid uint32
+	if s.avoid != nil {
+		avoid = avoidMask(group, s.avoid)
+	}
+	for range group {
+		i := l.dev.selector.Pick(&l.pick, s.req.Len, avoid)
+		if i < 0 {
+			break
+		}
+		avoid |= 1 << i
+		switch l.try(s, group[i]) {
+		case gone:
+			return gone
+		case noPath:
+			return noPath
+		}
+	}
+	return noRoom
+}
+
+// avoidMask keeps a request off one path, unless it is the only one.
+func avoidMask(group []*live, bad *live) uint32 {
+	if i := slices.Index(group, bad); i >= 0 && len(group) > 1 {
+		return 1 << i
+	}
+	return 0
+}
+
+// try sends one request on one path. The request leaves the queue only once a
+// part of it was taken, or the doubt registry holds it.
+func (l *Lane) try(s *slot, lv *live) outcome {
+	if lv.full() {
+		return noRoom
+	}
+	if !l.clearOfDoubt(s, lv) {
+		l.pop()
+		return gone
+	}
+	l.pop()
+	s.phase, s.lv = flying, lv
+	if !l.sendWave(s, lv) {
+		if s.req.Op.Mutates() {
+			s.entry().clear()
+			l.dev.wakeDoubt()
+		}
+		l.pushFront(s)
+		return noRoom
+	}
+	if !slices.Contains(l.dirty, lv) {
+		l.dirty = append(l.dirty, lv)
+	}
+	return gone
+}
+
+// clearOfDoubt publishes a write-class request in the in-flight table and
+// checks it against what is in doubt (I3). False: the registry holds it now.
+// Costs one store and one load while nothing is in doubt.
+func (l *Lane) clearOfDoubt(s *slot, lv *live) bool {
+	d := &l.dev.doubt
+	if d.active.Load() == 0 || l.dev.guardOff {
+		if !s.req.Op.Mutates() {
+			return true
+		}
+		s.entry().publish(s.req, lv.inc)
+		if d.active.Load() == 0 || l.dev.guardOff {
+			return true
+		}
+		// A path was lost between the two looks. A retry may have seen this
+		// entry for a moment and wait for it.
+		s.entry().clear()
+		d.wake()
+	}
+	return d.admit(s, lv)
+}
+
+// sendWave submits the next parts of the request, as many as the path takes.
+// False: it took none. parts holds a guard of one meanwhile, so that the wave
+// can not end under the submitter.
+func (l *Lane) sendWave(s *slot, lv *live) bool {
+	size, op := s.partSize(lv)
+	left := s.req.Len - s.sent
+	if left == 0 && s.req.Op != blk.Flush {
+		op, s.synced = blk.Flush, true // the data is written: now FUA's flush
+	}
+	if uint64(left) <= size {
+		return l.sendOne(s, lv, op, left)
+	}
+	n := min((uint64(left)+size-1)/size, maxWave)
+	if uint64(len(s.cmds)) < n {
+		s.cmds = make([]blk.Command, n)
+	}
+	s.result.Store(0)
+	s.parts.Store(1)
+	taken := false
+	for i := range s.cmds[:n] {
+		k := uint32(min(size, uint64(s.req.Len-s.sent)))
+		s.fill(&s.cmds[i], s.sent, k, op)
+		s.parts.Add(1)
+		lv.loads[l.id].Start(k)
+		s.sent += k
+		if !lv.q.Submit(&s.cmds[i], int(l.id)) {
+			s.sent -= k
+			lv.loads[l.id].End(k)
+			s.parts.Add(-1)
+			break
+		}
+		taken = true
+	}
+	if s.parts.Add(-1) == 0 && taken {
+		// It ended while we submitted (the path was lost): nobody else runs the lane.
+		l.waveDone(s)
+		l.answered = true
+		l.wip.Add(1)
+	}
+	return taken
+}
+
+// sendOne is the usual case: the rest of the request in one command.
+func (l *Lane) sendOne(s *slot, lv *live, op blk.Op, n uint32) bool {
+	c := &s.cmds[0]
+	s.fill(c, s.sent, n, op)
+	s.result.Store(0)
+	s.parts.Store(1)
+	s.sent += n
+	lv.loads[l.id].Start(n)
+	if lv.q.Submit(c, int(l.id)) {
+		return true
+	}
+	lv.loads[l.id].End(n)
+	s.sent -= n
+	return false
+}
+
+func (l *Lane) pop() {
+	r := l.head
+	l.head = r.Next
+	if l.head == nil {
+		l.tail = nil
+	}
+	r.Next = nil
+}
+
+func (l *Lane) kickQueues() {
+	for i, lv := range l.dirty {
+		lv.q.Kick()
+		l.dirty[i] = nil
+	}
+	l.dirty = l.dirty[:0]
+}
+
+// watchRoom arms a timer when the lane waits for room and has nothing in
+// flight whose answer would run it: others use the shared session's window.
+func (l *Lane) watchRoom(group []*live) {
+	for _, lv := range group {
+		if n, _ := lv.loads[l.id].Read(); n > 0 {
+			return
+		}
+	}
+	l.timer.Reset(roomPoll)
+}

@@ -1,0 +1,145 @@
+package datapath
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/blk"
+)
+
+// phase says where a slot's request is.
+type phase uint8
+
+const (
+	idle    phase = iota // no request
+	queued               // in the lane's queue, to be sent
+	flying               // parts of it are on a path
+	landed               // in the inbox: its wave ended
+	waiting              // in the doubt registry (I3)
+	delayed              // waits for a time
+)
+
+// slot is the datapath's side of one request of a lane.
+//
+// It belongs to the lane's runner, except while flying: then parts and result
+// belong to the path's reader, and the one that takes parts to zero passes the
+// slot on (through the inbox, or by answering). inDoubt is written under the
+// doubt registry's lock; fence only while the registry registers a loss.
+type slot struct {
+	lane  *Lane
+	index uint32
+	phase phase
+
+	req *blk.Request
+	lv  *live // the path it flies on
+
+	parts  atomic.Int32  // parts in flight, plus the submitter's guard
+	result atomic.Uint32 // worst verdict of the wave, packed
+	sent   uint32        // bytes of the request given to the path so far
+	synced bool          // the flush that makes FUA true was sent after the data
+
+	cmds []blk.Command // one, or more once a large request was here
+
+	inDoubt atomic.Int32
+	fence   *fence
+	status  blk.Status // of a withheld answer
+
+	// Retry state.
+	tries    int
+	avoid    *live     // tried and failed with a hardware error
+	hardware bool      // that one try was used up
+	since    time.Time // when it first failed
+	due      time.Time // when to try again
+	delay    time.Duration
+}
+
+func (s *slot) entry() *entry { return &s.lane.entries[s.index] }
+
+// begin takes a new request in.
+func (s *slot) begin(r *blk.Request) {
+	s.req = r
+	s.phase = queued
+	s.lv, s.avoid, s.fence = nil, nil, nil
+	s.sent, s.synced = 0, false
+	s.tries, s.hardware, s.delay = 0, false, 0
+	s.since = time.Time{}
+}
+
+// severity orders the classes when the parts of one wave ended differently: a
+// definite error outranks everything, then what keeps the request off the path.
+var severity = [...]uint32{
+	blk.Good: 0, blk.Aborted: 1, blk.Retry: 2, blk.Busy: 3, blk.RetryLater: 4,
+	blk.WrongState: 5, blk.LUNGone: 6, blk.OtherPathOnce: 7, blk.PathLost: 8, blk.TargetError: 9,
+}
+
+func pack(v blk.Verdict) uint32 {
+	return severity[v.Class]<<16 | uint32(v.Class)<<8 | uint32(v.Status)
+}
+
+func unpack(w uint32) (blk.PathStatus, blk.Status) {
+	return blk.PathStatus(w >> 8), blk.Status(w)
+}
+
+// note merges one part's verdict into the wave's result.
+func (s *slot) note(v blk.Verdict) {
+	w := pack(v)
+	for old := s.result.Load(); w > old; old = s.result.Load() {
+		if s.result.CompareAndSwap(old, w) {
+			return
+		}
+	}
+}
+
+// wantsSync reports whether all data is written and a flush must follow to
+// honour FUA: the device has a volatile cache and no FUA for this operation.
+func (s *slot) wantsSync() bool {
+	if s.req.Flags&blk.FUA == 0 || s.synced || s.sent != s.req.Len {
+		return false
+	}
+	lim := &s.lv.facts.Limits
+	return lim.WriteCache && !(lim.FUA && s.req.Op == blk.Write)
+}
+
+// partSize is how many bytes one command of the request may carry on lv.
+func (s *slot) partSize(lv *live) (size uint64, op blk.Op) {
+	lim := &lv.facts.Limits
+	switch op = s.req.Op; op {
+	case blk.Trim:
+		return min(orDefault(lim.MaxUnmap, maxTrim), maxTrim), op
+	case blk.WriteZeroes:
+		if lim.MaxZero != 0 {
+			return min(lim.MaxZero, maxTrim), op
+		}
+		op = blk.Write // the device has no such command: zeroes are written
+	}
+	return orDefault(uint64(lim.MaxTransfer), maxTransfer), op
+}
+
+func orDefault(v, d uint64) uint64 {
+	if v == 0 {
+		return d
+	}
+	return v
+}
+
+// zeroes is what a write-zeroes is written from where the device has no such
+// command. Never written to.
+var zeroes [maxTransfer]byte
+
+// fill makes c the part of the request that starts at byte at.
+func (s *slot) fill(c *blk.Command, at uint32, n uint32, op blk.Op) {
+	r := s.req
+	c.Op, c.Flags = op, r.Flags
+	c.Off, c.Len = r.Off+uint64(at), n
+	c.Lane, c.Slot = s.lane.id, s.index
+	c.Sent, c.Next = false, nil
+	c.Verdict = blk.Verdict{}
+	switch {
+	case op == r.Op && r.Buf != nil:
+		c.Buf = r.Buf[at : at+n]
+	case op == blk.Write:
+		c.Buf = zeroes[:n]
+	default:
+		c.Buf = nil
+	}
+}

@@ -1,0 +1,166 @@
+package datapath
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// EventKind names a transition; the words are those of the Kubernetes Events.
+type EventKind string
+
+// The transitions.
+const (
+	PathUp               EventKind = "PathUp"
+	PathDown             EventKind = "PathDown"
+	PathAccess           EventKind = "PathAccessChanged"
+	AllPathsLost         EventKind = "AllPathsLost"
+	PathIdentityMismatch EventKind = "PathIdentityMismatch"
+	Fenced               EventKind = "Fenced"
+	Grown                EventKind = "VolumeGrown"
+	CacheLost            EventKind = "CacheLost"
+)
+
+// Event is one transition of a device.
+type Event struct {
+	Time   time.Time `json:"time"`
+	Kind   EventKind `json:"kind"`
+	Path   string    `json:"path,omitempty"`
+	Detail string    `json:"detail"`
+}
+
+func (d *Device) emit(e Event) {
+	if d.cfg.Events != nil {
+		e.Time = time.Now()
+		d.cfg.Events(e)
+	}
+}
+
+func (d *Device) fenced(f *fence) {
+	d.emit(Event{Kind: Fenced, Path: f.path.tr.Name(),
+		Detail: fmt.Sprintf("%s: %d writes in doubt on the lost connection are settled", f.how, f.entries)})
+}
+
+// PathStatus is one row of the path table.
+type PathStatus struct {
+	Name      string        `json:"path"`
+	State     string        `json:"state"`
+	Since     time.Time     `json:"since"`
+	Access    string        `json:"access,omitempty"`
+	Local     string        `json:"local,omitempty"`
+	Latency   time.Duration `json:"latencyNanoseconds"`
+	Commands  uint64        `json:"inFlight"`
+	Bytes     uint64        `json:"inFlightBytes"`
+	Connects  uint64        `json:"connects"`
+	Errors    uint64        `json:"losses"`
+	LastError string        `json:"lastError,omitempty"`
+	// Fence counts the lost incarnations whose writes are still in doubt, and
+	// when the clock will settle the last of them.
+	Fences  int       `json:"fencesPending"`
+	FenceAt time.Time `json:"fenceDeadline,omitzero"`
+}
+
+// Status is a device at one moment.
+type Status struct {
+	Name     string       `json:"volume"`
+	Identity Identity     `json:"identity"`
+	Size     uint64       `json:"sizeBytes"`
+	Selector string       `json:"pathSelector"`
+	Usable   int          `json:"usablePaths"`
+	Held     int64        `json:"requestsOutstanding"`
+	Waiting  int          `json:"waitingForFence"`
+	InDoubt  int64        `json:"rangesInDoubt"`
+	Paths    []PathStatus `json:"paths"`
+}
+
+// Status reads the device without disturbing its I/O.
+func (d *Device) Status() Status {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	st := Status{Name: d.cfg.Name, Size: d.size.Load(), Selector: d.selector.Name(),
+		Usable: len(d.table.Load().best()), Held: d.outstanding(), InDoubt: d.doubt.active.Load()}
+	if d.reference != nil {
+		st.Identity = *d.reference
+	}
+	_, st.Waiting = d.doubt.count()
+	for _, p := range d.paths {
+		st.Paths = append(st.Paths, d.pathStatusLocked(p))
+	}
+	return st
+}
+
+func (d *Device) pathStatusLocked(p *Path) PathStatus {
+	ps := PathStatus{Name: p.tr.Name(), State: p.state.String(), Since: p.stateSince,
+		Connects: p.connects, Errors: p.downs}
+	if p.lastErr != nil {
+		ps.LastError = p.lastErr.Error()
+	}
+	if lv := p.live; lv != nil {
+		ps.Access, ps.Local, ps.Latency = lv.access.String(), lv.facts.Local, lv.q.Latency()
+		ps.Commands, ps.Bytes = lv.inflight()
+		if lv.suspended {
+			ps.State = "identifying"
+		}
+	}
+	for _, f := range d.doubt.pathFences(p) {
+		ps.Fences++
+		if f.deadline.After(ps.FenceAt) {
+			ps.FenceAt = f.deadline
+		}
+	}
+	return ps
+}
+
+func (d *Device) outstanding() (n int64) {
+	for i := range d.lanes[:d.laneTop.Load()] {
+		if l := d.lanes[i].Load(); l != nil {
+			n += l.outstanding.Load()
+		}
+	}
+	return n
+}
+
+// Close ends the device: it waits until every request is answered and every
+// fence is resolved, or ctx ends, then logs the paths out. Its error says what
+// was still open; the device is gone either way, and what was not answered
+// fails with Shutdown.
+func (d *Device) Close(ctx context.Context) error {
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
+	err := d.settled(ctx)
+	d.mode.Or(modeShutdown)
+	d.doubt.wake()
+	d.kickAll()
+	d.cancel()
+	d.wg.Wait()
+	d.kickAll()
+	for _, p := range d.paths {
+		for _, f := range d.doubt.pathFences(p) {
+			f.timer.Stop()
+		}
+	}
+	return err
+}
+
+func (d *Device) settled(ctx context.Context) error {
+	t := time.NewTicker(drainPoll)
+	defer t.Stop()
+	for {
+		fences, _ := d.doubt.count()
+		n := d.outstanding()
+		if fences == 0 && n == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("volume %s: closed with %d requests unanswered and %d lost connections whose writes are in doubt: %w",
+				d.cfg.Name, n, fences, ctx.Err())
+		case <-t.C:
+		}
+	}
+}
+
+// Retry makes every path that is down try now: an operator or a network event
+// says that it may work again.
+func (d *Device) Retry() { d.pokeOthers(nil) }

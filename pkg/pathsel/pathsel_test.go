@@ -1,0 +1,110 @@
+package pathsel
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+func TestRoundRobinGivesEachPathAnEqualShare(t *testing.T) {
+	var s State
+	var got [3]int
+	for range 100 {
+		s.Begin(3)
+		for range 3 {
+			got[RoundRobin{}.Pick(&s, 4096, 0)]++
+		}
+	}
+	if got != [3]int{100, 100, 100} {
+		t.Fatalf("shares %v", got)
+	}
+}
+
+func TestRoundRobinSkipsAvoidedPaths(t *testing.T) {
+	var s State
+	s.Begin(3)
+	for range 10 {
+		if i := (RoundRobin{}).Pick(&s, 1, 0b101); i != 1 {
+			t.Fatalf("picked %d", i)
+		}
+	}
+	if i := (RoundRobin{}).Pick(&s, 1, 0b111); i != -1 {
+		t.Fatalf("picked %d of none", i)
+	}
+}
+
+// slowServiceTime is the obvious twin: the smallest load of all.
+func slowServiceTime(bytes, commands []uint64, avoid uint32) uint64 {
+	best := ^uint64(0)
+	for i := range bytes {
+		if avoid&(1<<i) == 0 && bytes[i] < best {
+			best = bytes[i]
+		}
+	}
+	return best
+}
+
+func TestServiceTimeAlwaysPicksALeastLoadedPath(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 5000 {
+		var s State
+		n := 1 + rng.IntN(6)
+		s.last = rng.IntN(8)
+		s.Begin(n)
+		for i := range n {
+			s.Set(i, rng.Uint64N(4), 4096*rng.Uint64N(4))
+		}
+		avoid := uint32(rng.IntN(1 << n))
+		want := slowServiceTime(s.bytes[:n], s.commands[:n], avoid)
+		before := s.bytes
+		i := ServiceTime{}.Pick(&s, 512, avoid)
+		if i < 0 {
+			if want != ^uint64(0) {
+				t.Fatal("found no path although one is there")
+			}
+			continue
+		}
+		if avoid&(1<<i) != 0 || before[i] != want {
+			t.Fatalf("picked %d with %d bytes, least is %d, avoid %b", i, before[i], want, avoid)
+		}
+	}
+}
+
+func TestServiceTimeSpreadsEqualCommandsOfOneBatch(t *testing.T) {
+	var s State
+	var got [4]int
+	s.Begin(4)
+	for i := range 4 {
+		s.Set(i, 0, 0)
+	}
+	for range 400 {
+		got[ServiceTime{}.Pick(&s, 4096, 0)]++
+	}
+	if got != [4]int{100, 100, 100, 100} {
+		t.Fatalf("shares %v", got)
+	}
+}
+
+func TestLoadCountsCommandsAndBytesInOneWord(t *testing.T) {
+	var l Load
+	l.Start(4096)
+	l.Start(1 << 25)
+	l.End(4096)
+	if c, b := l.Read(); c != 1 || b != 1<<25 {
+		t.Fatalf("%d commands, %d bytes", c, b)
+	}
+	l.End(1 << 25)
+	if c, b := l.Read(); c != 0 || b != 0 {
+		t.Fatalf("%d commands, %d bytes after the end", c, b)
+	}
+}
+
+func TestUnknownSelectorNamesTheChoices(t *testing.T) {
+	if _, err := ByName("fastest"); err == nil {
+		t.Fatal("accepted")
+	}
+	for _, n := range []string{"", "round-robin", "service-time"} {
+		if _, err := ByName(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
