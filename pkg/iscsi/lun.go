@@ -1,0 +1,92 @@
+package iscsi
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/blk"
+	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+)
+
+// LUN is one logical unit seen through one session: a queue of blk.Commands
+// whose outcomes go to its sink.
+type LUN struct {
+	s    *Session
+	lun  scsi.LUN
+	sink blk.Sink
+	cap  int32
+
+	// form says how commands are encoded. Written by SetProfile, read by the
+	// sender once per command; a stale one is as good as the new one a moment ago.
+	form atomic.Pointer[form]
+
+	// inflight counts commands from Submit until they are handed back. Written
+	// by submitters (up) and the reader (down); it is the LUN's share of the
+	// window, and what the retirer waits for.
+	inflight atomic.Int32
+	// closed is set once, by Close or by the end of the session: Submit refuses.
+	closed atomic.Bool
+	_      [32]byte
+
+	// Latency sampling: one command at a time. sample is its ITT, written by the
+	// sender when 0, cleared by the reader; sampleAt belongs to whoever may
+	// write sample. ewma is written by the reader, nanoseconds.
+	sample   atomic.Uint32
+	sampleAt int64
+	ewma     atomic.Int64
+
+	touched bool // reader's: completed something in this batch
+}
+
+// SetProfile says how the unit is addressed and what it can do. Until it was
+// called Submit refuses everything.
+func (l *LUN) SetProfile(p *scsi.Profile) { l.form.Store(newForm(p)) }
+
+// Submit takes a command; lane is any small number that tells submitters
+// apart. False means no tag, no share of the window, or no session now:
+// nothing was queued. It never blocks; Kick sends.
+func (l *LUN) Submit(c *blk.Command, lane int) bool {
+	// inflight goes up before closed is read: the retirer sets closed, then
+	// waits until everything counted was found or taken back.
+	if l.inflight.Add(1) > l.cap || l.closed.Load() {
+		l.inflight.Add(-1)
+		return false
+	}
+	f := l.form.Load()
+	var k *task
+	if f != nil {
+		k = l.s.m.tasks.get(lane)
+	}
+	if k == nil {
+		l.inflight.Add(-1)
+		return false
+	}
+	k.cmd, k.lun = c, l
+	c.Tag, c.Moved, c.Sent = k.itt(), 0, false
+	c.Tx.Store(0)
+	l.s.m.tx.inbox.Push(c)
+	return true
+}
+
+// Kick sends what was submitted, on the caller's goroutine if nobody else is
+// sending. It never blocks.
+func (l *LUN) Kick() { l.s.kick() }
+
+// Latency is a moving average of sampled command times; 0 before the first.
+func (l *LUN) Latency() time.Duration { return time.Duration(l.ewma.Load()) }
+
+// Inflight counts the commands submitted and not handed back.
+func (l *LUN) Inflight() int { return int(l.inflight.Load()) }
+
+// Addr is the logical unit number.
+func (l *LUN) Addr() scsi.LUN { return l.lun }
+
+// learn folds one sample into the average.
+func (l *LUN) learn(now int64) {
+	d := max(now-l.sampleAt, 1)
+	if old := l.ewma.Load(); old != 0 {
+		d = old + (d-old)/latencyWeight
+	}
+	l.ewma.Store(d)
+	l.sample.Store(0)
+}

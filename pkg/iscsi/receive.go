@@ -1,0 +1,273 @@
+package iscsi
+
+import (
+	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
+)
+
+// rxState is what the next received bytes are.
+type rxState uint8
+
+const (
+	rxHeader  rxState = iota // a header, whole in the batch buffer
+	rxLanding                // payload that goes straight to its destination
+	rxSkip                   // payload nobody wants
+	rxTrailer                // padding and digest behind a landed payload
+)
+
+// receiver is the receive half of the machine: the reader asks space where
+// the next bytes go, and fed takes them. It never parses a byte twice and
+// never blocks.
+type receiver struct {
+	m   *machine
+	buf []byte
+	// buf[r:w] is received and not parsed.
+	r, w int
+	st   rxState
+	bulk bool // large payloads come: receive little beyond a header
+
+	dst    []byte // rxLanding: rest of the destination
+	skip   int    // rxSkip: rest
+	length int    // of the payload landing, bytes
+	sum    uint32 // its CRC so far
+	task   *task  // it belongs to; nil: it is whole in other
+	din    pdu.DataIn
+	header [pdu.HeaderLen]byte
+	other  []byte // a large data segment of another PDU, being collected
+
+	touched []*LUN // completed something in this batch
+	// pongs counts answers to pings that wait to be sent. Written by reader and sender.
+	pongs counter
+	stats rxStats
+}
+
+// rxStats counts oddities that are tolerated. Reader's.
+type rxStats struct {
+	vendorEvents int
+}
+
+func newReceiver(m *machine) receiver {
+	return receiver{m: m, buf: make([]byte, recvBuffer), touched: make([]*LUN, 0, maxLUNs)}
+}
+
+// space says where the next received bytes go: first a, then b, which may be
+// nil. Both are valid until fed.
+func (r *receiver) space() (a, b []byte) {
+	if r.st == rxLanding {
+		// Nothing is left in the buffer then.
+		if r.bulk {
+			return r.dst, r.buf[:bulkPeek]
+		}
+		return r.dst, r.buf
+	}
+	if r.r > 0 {
+		// A partial PDU moves to the front: rare, and less than one PDU.
+		r.w = copy(r.buf, r.buf[r.r:r.w])
+		r.r = 0
+	}
+	a = r.buf[r.w:]
+	if r.bulk && r.w < bulkPeek {
+		a = r.buf[r.w:bulkPeek]
+	}
+	return a, nil
+}
+
+// fed takes n bytes received into what space returned. An error ends the
+// session.
+func (r *receiver) fed(n int) error {
+	if r.st == rxLanding {
+		k := min(n, len(r.dst))
+		r.sum = r.crc(r.sum, r.dst[:k])
+		r.dst = r.dst[k:]
+		n -= k
+		if len(r.dst) == 0 {
+			r.st = rxTrailer
+		}
+	}
+	r.w += n
+	for {
+		more, err := r.parse()
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+func (r *receiver) crc(sum uint32, b []byte) uint32 {
+	if !r.m.p.DataDigest {
+		return 0
+	}
+	return pdu.CRC(sum, b)
+}
+
+// parse takes one step; more is false when it needs more bytes.
+func (r *receiver) parse() (more bool, err error) {
+	avail := r.buf[r.r:r.w]
+	switch r.st {
+	case rxHeader:
+		return r.parseHeader(avail)
+	case rxSkip:
+		n := min(r.skip, len(avail))
+		r.consume(n)
+		if r.skip -= n; r.skip == 0 {
+			r.st = rxHeader
+		}
+		return r.skip == 0, nil
+	case rxTrailer:
+		n := r.m.p.Trailer(r.length)
+		if len(avail) < n {
+			return false, nil
+		}
+		if err := r.m.p.CheckTrailer(avail[:n], r.length, r.sum); err != nil {
+			return false, violation("%v", err)
+		}
+		r.consume(n)
+		r.st = rxHeader
+		return true, r.landed()
+	}
+	return false, nil
+}
+
+func (r *receiver) consume(n int) {
+	if r.r += n; r.r == r.w {
+		r.r, r.w = 0, 0
+	}
+}
+
+// parseHeader starts the next PDU. Data-In lands where it belongs; everything
+// else is handled when it is whole.
+func (r *receiver) parseHeader(avail []byte) (more bool, err error) {
+	if len(avail) < pdu.HeaderLen {
+		return false, nil
+	}
+	p, start := &r.m.p, r.m.p.DataStart(pdu.AHSLen(avail))
+	n := pdu.DataLen(avail)
+	op, _ := pdu.Op(avail)
+	if n > int(p.MaxRecv) {
+		return false, violation("%v with a data segment of %d bytes, %d allowed", op, n, p.MaxRecv)
+	}
+	if len(avail) < start {
+		return false, nil
+	}
+	if err := p.CheckHeader(avail[:start]); err != nil {
+		return false, violation("%v", err)
+	}
+	if op == pdu.OpDataIn {
+		return true, r.startData(avail, start, n)
+	}
+	whole := start + n + p.Trailer(n)
+	if len(avail) >= whole {
+		data := avail[start : start+n]
+		if err := p.CheckTrailer(avail[start+n:whole], n, r.crc(0, data)); err != nil {
+			return false, violation("%v", err)
+		}
+		err = r.handle(op, avail[:pdu.HeaderLen], data)
+		r.consume(whole)
+		return true, err
+	}
+	if whole <= len(r.buf) {
+		r.bulk = false
+		return false, nil
+	}
+	return true, r.startOther(op, avail, start, n)
+}
+
+// startOther collects a data segment larger than the batch buffer.
+func (r *receiver) startOther(op pdu.Opcode, avail []byte, start, n int) error {
+	if op != pdu.OpTextResponse && n > maxOtherData {
+		return violation("%v with a data segment of %d bytes", op, n)
+	}
+	copy(r.header[:], avail)
+	r.task, r.other = nil, make([]byte, n)
+	r.land(r.other, avail, start, n)
+	return nil
+}
+
+// land begins to fill dst with the n payload bytes behind start.
+func (r *receiver) land(dst, avail []byte, start, n int) {
+	k := copy(dst[:n], avail[start:])
+	r.length, r.sum = n, r.crc(0, dst[:k])
+	r.dst = dst[k:n]
+	r.consume(start + k)
+	r.st = rxTrailer
+	if len(r.dst) > 0 {
+		r.st = rxLanding
+	}
+}
+
+// startData checks a Data-In header against its command and lands its payload
+// in the command's buffer.
+func (r *receiver) startData(avail []byte, start, n int) error {
+	d := &r.din
+	if err := d.Decode(avail); err != nil {
+		return violation("%v", err)
+	}
+	r.m.window(d.Window, d.HasStatus)
+	k, err := r.m.tasks.find(d.ITT)
+	if err != nil {
+		return err
+	}
+	if k == nil {
+		r.consume(start)
+		if r.skip = n + r.m.p.Trailer(n); r.skip > 0 {
+			r.st = rxSkip
+		}
+		return nil
+	}
+	if err := checkDataIn(d, k, r.m.p.MaxBurst); err != nil {
+		return err
+	}
+	r.task = k
+	r.bulk = n-(len(avail)-start) >= landMin || r.bulk && n >= landMin
+	r.land(k.cmd.Buf[d.Offset:], avail, start, n)
+	return nil
+}
+
+// checkDataIn refuses data that does not fit its command: DataPDUInOrder is
+// always Yes, so each PDU continues the one before.
+func checkDataIn(d *pdu.DataIn, k *task, maxBurst uint32) error {
+	c := k.cmd
+	n := uint32(d.DataLen)
+	switch {
+	case !k.reads():
+		return violation("Data-In for a %v", c.Op)
+	case d.DataSN != k.dataSN:
+		return violation("Data-In with DataSN %d, expected %d", d.DataSN, k.dataSN)
+	case n > 0 && d.Offset != c.Moved:
+		return violation("Data-In at offset %d, expected %d", d.Offset, c.Moved)
+	case n > c.Len-c.Moved:
+		return violation("Data-In of %d bytes at offset %d for a read of %d", n, c.Moved, c.Len)
+	case n > maxBurst-k.burst:
+		return violation("Data-In sequence longer than MaxBurstLength %d", maxBurst)
+	}
+	if n == 0 {
+		d.Offset = c.Moved
+		if k.empty++; k.empty > maxEmptyDataIn {
+			return violation("%d Data-In without data (A target that takes MaxBurstLength for 0 does this)", k.empty)
+		}
+	} else {
+		k.empty = 0
+	}
+	return nil
+}
+
+// landed finishes the PDU whose payload has landed.
+func (r *receiver) landed() error {
+	k := r.task
+	if k == nil {
+		data := r.other
+		r.other = nil
+		op, _ := pdu.Op(r.header[:])
+		return r.handle(op, r.header[:], data)
+	}
+	d := &r.din
+	k.dataSN++
+	k.cmd.Moved += uint32(d.DataLen)
+	k.burst += uint32(d.DataLen)
+	if d.Final {
+		k.burst = 0
+	}
+	if !d.HasStatus {
+		return nil
+	}
+	return r.status(k, 0, d.Status, d.Residual, nil)
+}
