@@ -213,7 +213,7 @@ func (r *receiver) startData(avail []byte, start, n int) error {
 		}
 		return nil
 	}
-	if err := checkDataIn(d, k, r.m.p.MaxBurst); err != nil {
+	if err := checkDataIn(d, k); err != nil {
 		return err
 	}
 	r.task = k
@@ -223,8 +223,9 @@ func (r *receiver) startData(avail []byte, start, n int) error {
 }
 
 // checkDataIn refuses data that does not fit its command: DataPDUInOrder is
-// always Yes, so each PDU continues the one before.
-func checkDataIn(d *pdu.DataIn, k *task, maxBurst uint32) error {
+// always Yes, so each PDU continues the one before. MaxBurstLength is
+// not checked: tgt ignores it, and nothing here depends on it.
+func checkDataIn(d *pdu.DataIn, k *task) error {
 	c := k.cmd
 	n := uint32(d.DataLen)
 	switch {
@@ -236,8 +237,6 @@ func checkDataIn(d *pdu.DataIn, k *task, maxBurst uint32) error {
 		return violation("Data-In at offset %d, expected %d", d.Offset, c.Moved)
 	case n > c.Len-c.Moved:
 		return violation("Data-In of %d bytes at offset %d for a read of %d", n, c.Moved, c.Len)
-	case n > maxBurst-k.burst:
-		return violation("Data-In sequence longer than MaxBurstLength %d", maxBurst)
 	}
 	if n == 0 {
 		d.Offset = c.Moved
@@ -262,10 +261,6 @@ func (r *receiver) landed() error {
 	d := &r.din
 	k.dataSN++
 	k.cmd.Moved += uint32(d.DataLen)
-	k.burst += uint32(d.DataLen)
-	if d.Final {
-		k.burst = 0
-	}
 	if !d.HasStatus {
 		return nil
 	}

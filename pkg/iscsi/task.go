@@ -41,9 +41,9 @@ type task struct {
 	cmdSN uint32
 
 	// Reader's.
-	dataSN, r2tSN, burst uint32
-	empty                uint8
-	aborting             bool // an ABORT TASK for it is out
+	dataSN, r2tSN uint32
+	empty         uint8
+	aborting      bool // an ABORT TASK for it is out
 	// Slots of R2T answers: filled by the reader, emptied by the sender.
 	jobs  [offerOutstandingR2T]job
 	unsol job // unsolicited data: sender's
@@ -106,7 +106,7 @@ func (k *task) renew() *task {
 	if k.gen++; k.gen == 0 {
 		k.gen = 1 // an ITT is never 0: that marks a task that is not live
 	}
-	k.dataSN, k.r2tSN, k.burst, k.empty, k.aborting = 0, 0, 0, 0, false
+	k.dataSN, k.r2tSN, k.empty, k.aborting = 0, 0, 0, false
 	k.jobsDone.Store(0)
 	return k
 }
