@@ -20,21 +20,25 @@ export CGO_ENABLED ?= 0
 
 .PHONY: help
 help: ## this list
-	@awk -F':.*## ' '/^[a-z][a-z0-9-]*:.*## /{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z][a-z0-9-]*:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 ##@ every day
 
 .PHONY: setup
 setup: ## install what the tests need: Debian packages (as root) and Go modules; quick when all is there
-	@test/setup.sh $(DEBIAN_PACKAGES)
+	@test/setup.sh $(DEMO_PACKAGES) $(TEST_PACKAGES)
 	@$(GO) mod download
+
+.PHONY: setup-demo
+setup-demo:
+	@test/setup.sh $(DEMO_PACKAGES)
 
 .PHONY: build
 build: ## build bin/csi-mpath
 	@$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/csi-mpath ./cmd/csi-mpath
 
 .PHONY: demo
-demo: setup build ## two iSCSI targets, one volume, faults under load, every byte checked (root, about a minute)
+demo: setup-demo build ## two iSCSI targets, one volume, faults under load, every byte checked (root, about a minute)
 	@$(GO) run ./test/demo --bin $(BIN)/csi-mpath
 
 .PHONY: test
@@ -70,10 +74,11 @@ fuzz: ## every fuzz test for FUZZTIME (10s) each
 
 .PHONY: interop
 interop: setup build ## our initiator and server against programs we did not write: tgt, fio (root)
-	@CSI_MPATH_BIN=$(BIN)/csi-mpath $(GO) test -tags interop -count=1 -timeout 15m ./test/interop/...
+	@CSI_MPATH_BIN=$(BIN)/csi-mpath $(GO) test -tags interop -count=1 -timeout 15m \
+		$$(grep -rl --include='*_test.go' '^//go:build interop' pkg test | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
 .PHONY: soak
-soak: setup build ## fio with crc32c verify under random path faults: DURATION=5m SEED=1; table and out/soak.json
+soak: setup-demo build ## fio with crc32c verify under random path faults: DURATION=5m SEED=1; table and out/soak.json
 	@mkdir -p $(OUT)
 	@$(GO) run ./test/soak --bin $(BIN)/csi-mpath --duration $(DURATION) --seed $(SEED) --json $(OUT)/soak.json
 

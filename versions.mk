@@ -3,6 +3,9 @@
 # https://github.com/golangci/golangci-lint/releases
 GOLANGCI_LINT_VERSION := v2.15.0
 
-# Debian packages that the tests and the demo run (any version of bookworm or newer):
-# gcc and libc6-dev for `go test -race`, tgt as the iSCSI target, fio as the NBD client.
-DEBIAN_PACKAGES := ca-certificates gcc libc6-dev tgt fio
+# Debian packages, at the version that the release on the machine has (bookworm
+# or newer). The demo: an iSCSI target, and an NBD client that verifies.
+DEMO_PACKAGES := tgt fio
+
+# The tests: a C compiler for `go test -race`, and NBD clients for make interop.
+TEST_PACKAGES := gcc libc6-dev libnbd-bin nbd-client qemu-utils

@@ -51,7 +51,7 @@ func StartFio(l Load) (*Fio, error) {
 		fmt.Sprint("--size=", l.Size), fmt.Sprint("--offset_increment=", l.Size),
 		"--verify=crc32c", "--verify_backlog=256", "--verify_fatal=1", "--serialize_overlap=1",
 		"--time_based", fmt.Sprintf("--runtime=%dms", l.Runtime.Milliseconds()),
-		"--randrepeat=1", "--group_reporting", "--output-format=json", "--output="+out)
+		"--randrepeat=1", "--verify_state_save=0", "--group_reporting", "--output-format=json", "--output="+out)
 	if err != nil {
 		return nil, err
 	}
