@@ -111,8 +111,9 @@ func (s *Session) Logout(ctx context.Context) error {
 	return err
 }
 
-// SendTargets asks a target for its portals: all of it when target is empty
-// (RFC 7143 appendix C).
+// SendTargets asks a target for its portals: all of its own when target is
+// empty (RFC 7143 appendix C). Not every target can do that in a normal
+// session: tgt drops the connection. Discover is the careful way.
 func (s *Session) SendTargets(ctx context.Context, target string) ([]DiscoveredTarget, error) {
 	c := s.m.newControl(ctlText)
 	if c == nil {
