@@ -35,6 +35,10 @@ type LUN struct {
 	sampleAt int64
 	ewma     atomic.Int64
 
+	// gated: the identity is in question, nothing of the unit is sent until
+	// Resume (I1). Set by the reader on the evidence, read by the sender.
+	gated atomic.Bool
+
 	touched bool // reader's: completed something in this batch
 }
 
@@ -71,6 +75,22 @@ func (l *LUN) Submit(c *blk.Command, lane int) bool {
 // Kick sends what was submitted, on the caller's goroutine if nobody else is
 // sending. It never blocks.
 func (l *LUN) Kick() { l.s.kick() }
+
+// Resume lets the unit send again after an identification proved that it is
+// still the same (I1).
+func (l *LUN) Resume() {
+	l.gated.Store(false)
+	l.s.m.tx.unpark.Store(true)
+	l.s.kick()
+}
+
+// evidence tells the sink; a doubt about the identity stops the sender first.
+func (l *LUN) evidence(e blk.Evidence) {
+	if e&blk.IdentityChanged != 0 {
+		l.gated.Store(true)
+	}
+	l.sink.Evidence(e)
+}
 
 // Latency is a moving average of sampled command times; 0 before the first.
 func (l *LUN) Latency() time.Duration { return time.Duration(l.ewma.Load()) }

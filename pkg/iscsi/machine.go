@@ -100,7 +100,7 @@ func (m *machine) complete(k *task) {
 	m.tasks.put(k)
 	l.inflight.Add(-1)
 	if c.Verdict.Evidence != 0 {
-		l.sink.Evidence(c.Verdict.Evidence)
+		l.evidence(c.Verdict.Evidence)
 	}
 	l.sink.Complete(c)
 	m.rx.touch(l)
@@ -123,7 +123,7 @@ func (m *machine) completeEarly() {
 func (m *machine) evidence(lun uint64, all bool, e blk.Evidence) {
 	for _, l := range *m.luns.Load() {
 		if all || uint64(l.lun) == lun {
-			l.sink.Evidence(e)
+			l.evidence(e)
 		}
 	}
 }

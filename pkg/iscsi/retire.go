@@ -36,6 +36,7 @@ func (c *collector) sent() {
 // unsent finds what waits, and what was pushed since.
 func (c *collector) unsent() {
 	t := &c.m.tx
+	t.waiting.pushFront(&t.parked)
 	t.waiting.push(t.inbox.Drain())
 	for t.waiting.head != nil {
 		cmd := t.waiting.pop()

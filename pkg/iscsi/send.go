@@ -25,11 +25,17 @@ type transmitter struct {
 	// Written by the holder; the reader kicks when the window reaches it, the
 	// holder looks once more after it gave up the flag: one of them sees.
 	shut atomic.Uint64
+	// unpark asks the holder to take up what waits for a gated unit (I1).
+	// Written by Resume, cleared by the holder.
+	unpark atomic.Bool
 
 	// Holder's: what waits, oldest first.
 	waiting fifo[blk.Command, *blk.Command]
 	jobs    fifo[job, *job]
 	ctls    fifo[control, *control]
+	// What belongs to gated units.
+	parked     fifo[blk.Command, *blk.Command]
+	parkedJobs fifo[job, *job]
 	cmdSN   uint32
 	seq     uint64
 
@@ -72,6 +78,15 @@ func (f *fifo[T, P]) push(first *T) {
 	}
 }
 
+// pushFront puts all of g before f and leaves g empty.
+func (f *fifo[T, P]) pushFront(g *fifo[T, P]) {
+	if g.head == nil {
+		return
+	}
+	g.push(f.head)
+	*f, *g = *g, fifo[T, P]{}
+}
+
 func (f *fifo[T, P]) pop() *T {
 	e := f.head
 	f.head = *P(e).NextPtr()
@@ -93,6 +108,10 @@ func (t *transmitter) gather() []unix.Iovec {
 	clear(t.iov) // a stale pointer to unmapped memory must not stay
 	t.iov, t.refs = t.iov[:0], t.refs[:0]
 	t.used, t.bytes, t.head, t.sent, t.now, t.run = 0, 0, 0, 0, 0, false
+	if t.unpark.Swap(false) {
+		t.waiting.pushFront(&t.parked)
+		t.jobs.pushFront(&t.parkedJobs)
+	}
 	t.control()
 	// Data asked for comes first, and leaves room for commands.
 	t.dataOut(batchBytes / 2)
@@ -105,7 +124,7 @@ func (t *transmitter) gather() []unix.Iovec {
 // ready reports whether gather would find something. Any goroutine; a stale
 // answer is corrected by whoever pushed or opened the window after.
 func (t *transmitter) ready() bool {
-	if !t.inbox.Empty() || !t.jobq.Empty() || !t.ctlq.Empty() {
+	if !t.inbox.Empty() || !t.jobq.Empty() || !t.ctlq.Empty() || t.unpark.Load() {
 		return true
 	}
 	v := t.shut.Load()
@@ -204,6 +223,10 @@ func (t *transmitter) commands() {
 			t.m.finishControl(k, ErrClosed)
 			continue
 		}
+		if k.lun != nil && k.lun.gated.Load() {
+			t.parked.push(c)
+			continue
+		}
 		t.command(k, c)
 	}
 }
@@ -272,6 +295,10 @@ func (t *transmitter) dataOut(limit int) {
 		if j.cmd.Tx.Load()&answeredBit != 0 { // answered already: nobody waits for this data
 			t.jobs.pop()
 			t.drop(j.cmd)
+			continue
+		}
+		if l := j.task.lun; l != nil && l.gated.Load() {
+			t.parkedJobs.push(t.jobs.pop())
 			continue
 		}
 		n := min(j.left, t.m.p.MaxSend)
