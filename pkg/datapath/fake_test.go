@@ -116,7 +116,7 @@ func (p *fakePath) ProveDead(context.Context) error {
 
 func (q *fakeQueue) Facts() Facts                           { q.p.mu.Lock(); defer q.p.mu.Unlock(); return q.p.facts }
 func (q *fakeQueue) Refresh(context.Context) (Facts, error) { return q.Facts(), nil }
-func (q *fakeQueue) Latency() time.Duration                 { return 0 }
+func (q *fakeQueue) Stats() QueueStats                      { return QueueStats{} }
 func (q *fakeQueue) Resume()                                { q.p.mu.Lock(); q.gated = false; q.p.mu.Unlock() }
 func (q *fakeQueue) Close(context.Context) error            { q.p.lose(errors.New("closed"), false); return nil }
 func (q *fakeQueue) Abort(cause error)                      { q.p.loseQueue(q, cause, true) }

@@ -39,12 +39,18 @@ type Queue interface {
 	Refresh(ctx context.Context) (Facts, error)
 	// Resume lets the queue send again after Refresh proved the identity (I1).
 	Resume()
-	// Latency is a moving average of the path's answer time.
-	Latency() time.Duration
+	// Stats is what the incarnation counted so far.
+	Stats() QueueStats
 	// Close ends the incarnation in order. Outstanding commands are Lost.
 	Close(ctx context.Context) error
 	// Abort ends it at once; Lost follows.
 	Abort(cause error)
+}
+
+// QueueStats are counters of one incarnation, for tables.
+type QueueStats struct {
+	Latency      time.Duration // moving average of sampled answer times
+	Recvs, Sends uint64        // system calls on its socket
 }
 
 // Access is a path's ALUA or ANA access state.
@@ -78,6 +84,7 @@ type Identity struct {
 	Target    string // iSCSI target name or subsystem NQN
 	Device    string // strongest designator: NAA, EUI-64, SCSI name, NGUID or UUID
 	Serial    string // unit serial number
+	Others    string // every strong designator, so that none may differ
 	BlockSize uint32
 	// Weak: only a T10 vendor designator; refused unless a wwid was given.
 	Weak bool

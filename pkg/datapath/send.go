@@ -109,17 +109,16 @@ func avoidMask(group []*live, bad *live) uint32 {
 	return 0
 }
 
-// try sends one request on one path. The request leaves the queue only once a
-// part of it was taken, or the doubt registry holds it.
+// try sends one request on one path; it is back at the head of the queue if
+// the path takes no part of it.
 func (l *Lane) try(s *slot, lv *live) outcome {
 	if lv.full() {
 		return noRoom
 	}
+	l.pop() // before the registry may have it: then it is not ours any more
 	if !l.clearOfDoubt(s, lv) {
-		l.pop()
 		return gone
 	}
-	l.pop()
 	s.phase, s.lv = flying, lv
 	if !l.sendWave(s, lv) {
 		if s.req.Op.Mutates() {

@@ -51,6 +51,8 @@ type PathStatus struct {
 	Latency   time.Duration `json:"latencyNanoseconds"`
 	Commands  uint64        `json:"inFlight"`
 	Bytes     uint64        `json:"inFlightBytes"`
+	Recvs     uint64        `json:"receiveCalls"`
+	Sends     uint64        `json:"sendCalls"`
 	Connects  uint64        `json:"connects"`
 	Errors    uint64        `json:"losses"`
 	LastError string        `json:"lastError,omitempty"`
@@ -96,7 +98,9 @@ func (d *Device) pathStatusLocked(p *Path) PathStatus {
 		ps.LastError = p.lastErr.Error()
 	}
 	if lv := p.live; lv != nil {
-		ps.Access, ps.Local, ps.Latency = lv.access.String(), lv.facts.Local, lv.q.Latency()
+		qs := lv.q.Stats()
+		ps.Access, ps.Local = lv.access.String(), lv.facts.Local
+		ps.Latency, ps.Recvs, ps.Sends = qs.Latency, qs.Recvs, qs.Sends
 		ps.Commands, ps.Bytes = lv.inflight()
 		if lv.suspended {
 			ps.State = "identifying"

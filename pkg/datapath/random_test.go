@@ -1,0 +1,239 @@
+package datapath
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/blk"
+)
+
+// history is the oracle: per block, which writes may still be its content.
+//
+// A write is dead once another was submitted after it had been answered and
+// was itself answered.
+type history struct {
+	clock  int
+	writes [][]*rec // per block
+}
+
+type rec struct {
+	v          uint64
+	start, end int // end 0: not answered
+	failed     bool
+}
+
+func (h *history) begin(block int, v uint64) *rec {
+	h.clock++
+	w := &rec{v: v, start: h.clock}
+	h.writes[block] = append(h.writes[block], w)
+	return w
+}
+
+func (h *history) finish(w *rec, ok bool) {
+	h.clock++
+	w.end, w.failed = h.clock, !ok
+}
+
+// allowed reports whether a read that began at time start may return v.
+func (h *history) allowed(block int, v uint64, start int) bool {
+	var cand *rec
+	for _, w := range h.writes[block] {
+		if w.v == v {
+			cand = w
+		}
+	}
+	if cand == nil {
+		return v == 0 && !h.overwritten(block, 0, start)
+	}
+	return cand.end == 0 || !h.overwritten(block, cand.end, start)
+}
+
+func (h *history) overwritten(block, end, start int) bool {
+	for _, o := range h.writes[block] {
+		if o.start > end && o.end != 0 && o.end < start && !o.failed {
+			return true
+		}
+	}
+	return false
+}
+
+const testBlocks = 8
+
+type fuzzer struct {
+	r       *rig
+	rng     *rand.Rand
+	c       []*client
+	h       history
+	pending map[*blk.Request]func()
+	next    uint64
+	broken  []string
+}
+
+func (f *fuzzer) violate(format string, args ...any) {
+	f.broken = append(f.broken, fmt.Sprintf(format, args...))
+}
+
+func (f *fuzzer) track(c *client, r *blk.Request, done func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.got[r] > 0 {
+		done()
+		return
+	}
+	f.pending[r] = done
+}
+
+// submit sends a random request; its answer is booked by the client's hook.
+func (f *fuzzer) submit() {
+	c := f.c[f.rng.IntN(len(f.c))]
+	if len(c.free) < 2 {
+		return
+	}
+	block := f.rng.IntN(testBlocks)
+	n := 1 + f.rng.IntN(min(3, testBlocks-block))
+	switch f.rng.IntN(8) {
+	case 0, 1:
+		start := f.h.clock
+		r := c.send(blk.Read, block, n, 0, 0)
+		f.track(c, r, func() { f.checkRead(r, block, n, start) })
+	case 2:
+		r := c.send(blk.Flush, 0, 0, 0, 0)
+		f.track(c, r, func() {})
+	default:
+		f.next++
+		v := f.next
+		recs := make([]*rec, n)
+		for i := range recs {
+			recs[i] = f.h.begin(block+i, v)
+		}
+		r := c.send(blk.Write, block, n, v, 0)
+		f.track(c, r, func() {
+			for _, w := range recs {
+				f.h.finish(w, r.Status == blk.OK)
+			}
+		})
+	}
+}
+
+func (f *fuzzer) checkRead(r *blk.Request, block, n, start int) {
+	if r.Status != blk.OK {
+		return
+	}
+	for i := range n {
+		v := value(&blk.Request{Buf: r.Buf[i*testBlock:]})
+		if !f.h.allowed(block+i, v, start) {
+			f.violate("block %d read as write %d, which was overwritten before the read began", block+i, v)
+		}
+	}
+}
+
+// step does one random thing to the world.
+func (f *fuzzer) step() {
+	p := f.r.paths[f.rng.IntN(len(f.r.paths))]
+	switch k := f.rng.IntN(100); {
+	case k < 40:
+		f.submit()
+	case k < 80:
+		v := good
+		if f.rng.IntN(12) == 0 {
+			v = []blk.Verdict{{Class: blk.Busy}, {Class: blk.Retry}, {Class: blk.Aborted},
+				{Class: blk.TargetError, Status: blk.IOError}, {Class: blk.RetryLater}}[f.rng.IntN(5)]
+		}
+		p.answer(f.rng.IntN(3), v)
+	case k < 84:
+		p.lose(errCut, true)
+	case k < 94:
+		p.late(f.rng.IntN(3))
+	case k < 97:
+		up := f.rng.IntN(2) == 0
+		p.set(func() {
+			p.refuse = nil
+			if !up {
+				p.refuse = errCut
+			}
+		})
+	case k < 98:
+		p.set(func() { p.room = 1 + f.rng.IntN(6) })
+	default:
+		time.Sleep(time.Duration(f.rng.IntN(4000)) * time.Millisecond)
+	}
+	synctest.Wait()
+}
+
+// finishAll heals the world and waits until all is answered.
+func (f *fuzzer) finishAll() {
+	for i := 0; i < 4000 && len(f.pending) > 0; i++ {
+		for _, p := range f.r.paths {
+			p.set(func() { p.refuse, p.room = nil, 64 })
+			for p.answer(0, good) {
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+		synctest.Wait()
+	}
+	if len(f.pending) > 0 {
+		f.r.Fatalf("%d requests were never answered: %+v", len(f.pending), f.r.dev.Status())
+	}
+}
+
+// stable checks that nothing changes once all is answered, whatever dead
+// connections still execute.
+func (f *fuzzer) stable() {
+	time.Sleep(20 * time.Second)
+	synctest.Wait()
+	for b := range testBlocks {
+		if v := f.r.disk.blocks[b]; !f.h.allowed(b, v, f.h.clock+1) {
+			f.violate("block %d ends as write %d, which was overwritten", b, v)
+		}
+	}
+	if n := f.r.dev.doubt.active.Load(); n != 0 {
+		f.violate("%d ranges still in doubt", n)
+	}
+}
+
+// runSeed plays one seed and returns what went wrong.
+func runSeed(t *testing.T, seed uint64, steps int, guard bool) (broken []string) {
+	withDevice(t, 3, nil, func(r *rig) {
+		r.dev.guardOff = !guard
+		f := &fuzzer{r: r, rng: rand.New(rand.NewPCG(seed, 7)), pending: map[*blk.Request]func(){}}
+		f.h.writes = make([][]*rec, testBlocks)
+		for range 2 {
+			c := newClient(r.T, r.dev)
+			c.done = func(q *blk.Request) {
+				if done := f.pending[q]; done != nil {
+					delete(f.pending, q)
+					done()
+				}
+			}
+			f.c = append(f.c, c)
+		}
+		for range steps {
+			f.step()
+		}
+		f.finishAll()
+		f.stable()
+		broken = f.broken
+	})
+	return broken
+}
+
+func TestRandomFaultsNeverLoseOrReviveAWrite(t *testing.T) {
+	for seed := range uint64(150) {
+		if broken := runSeed(t, seed, 400, true); len(broken) > 0 {
+			t.Fatalf("seed %d: %v", seed, broken)
+		}
+	}
+}
+
+// The oracle itself: with the guard off it must see stale writes.
+func TestTheOracleSeesStaleWritesWithoutTheGuard(t *testing.T) {
+	for seed := range uint64(150) {
+		if len(runSeed(t, seed, 400, false)) > 0 {
+			return
+		}
+	}
+	t.Fatal("150 seeds without the guard and nothing went wrong: the test tests nothing")
+}

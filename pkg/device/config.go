@@ -1,0 +1,123 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/datapath"
+	"github.com/csi-mpath/csi-mpath/pkg/iscsi/auth"
+	"github.com/csi-mpath/csi-mpath/pkg/pathsel"
+	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+)
+
+// Config describes one volume: where it is, and how it behaves.
+type Config struct {
+	// Name is what events, errors and the state directory call it. Empty means
+	// a name made of target and LUN.
+	Name string
+	// Portals are host:port, IPv6 in brackets; the port is 3260 when left out.
+	Portals   []string
+	Target    string // iSCSI target name
+	LUN       scsi.LUN
+	Initiator string // iSCSI initiator name
+	Auth      auth.Credentials
+	WWID      string // expected identity, optional (I1)
+	ReadOnly  bool
+	// Sources bind the paths, one each in order of Portals, to a local address or
+	// interface; empty entries and a shorter list leave the choice to the kernel.
+	Sources []string
+
+	PathSelector   string
+	MinPaths       int
+	QueueDepth     int
+	PathTimeout    time.Duration
+	CommandTimeout time.Duration
+	FenceTimeout   time.Duration
+	NoPathTimeout  time.Duration // datapath.Never holds I/O for ever
+
+	// StateDir holds what must outlive the process: ISIDs, locks, status sockets.
+	StateDir string
+	// Events is told of transitions; it must not block.
+	Events func(datapath.Event)
+	// Resized is told the new size after growth; it must not block.
+	Resized func(size uint64)
+}
+
+// withDefaults checks a configuration and fills what is empty.
+func (c Config) withDefaults() (Config, error) {
+	if c.Target == "" {
+		return c, errors.New("no target name given")
+	}
+	if c.Name == "" {
+		c.Name = c.Target + ",lun" + c.LUN.String()
+	}
+	if len(c.Portals) == 0 || len(c.Portals) > datapath.MaxPaths {
+		return c, fmt.Errorf("volume %s: %d portals given, 1 to %d are possible", c.Name, len(c.Portals), datapath.MaxPaths)
+	}
+	var err error
+	if c.Portals, err = normalize(c.Portals); err != nil {
+		return c, fmt.Errorf("volume %s: %w", c.Name, err)
+	}
+	if len(c.Sources) > len(c.Portals) {
+		return c, fmt.Errorf("volume %s: %d source addresses for %d portals", c.Name, len(c.Sources), len(c.Portals))
+	}
+	if _, err := pathsel.ByName(c.PathSelector); err != nil {
+		return c, fmt.Errorf("volume %s: %w", c.Name, err)
+	}
+	for _, d := range []struct {
+		v   *time.Duration
+		def time.Duration
+	}{{&c.PathTimeout, DefaultPathTimeout}, {&c.CommandTimeout, DefaultCommandTimeout}, {&c.FenceTimeout, DefaultFenceTimeout}} {
+		if *d.v == 0 {
+			*d.v = d.def
+		}
+		if *d.v < 0 {
+			return c, fmt.Errorf("volume %s: a timeout is negative", c.Name)
+		}
+	}
+	if c.QueueDepth == 0 {
+		c.QueueDepth = DefaultQueueDepth
+	}
+	if c.Initiator == "" {
+		c.Initiator = DefaultInitiator()
+	}
+	return c, nil
+}
+
+// normalize gives every portal its port and refuses doubles: two paths to one
+// portal are no redundancy.
+func normalize(portals []string) ([]string, error) {
+	out := make([]string, 0, len(portals))
+	seen := map[string]bool{}
+	for _, p := range portals {
+		n, err := Portal(p)
+		if err != nil {
+			return nil, err
+		}
+		if seen[n] {
+			return nil, fmt.Errorf("portal %s is given twice", n)
+		}
+		seen[n] = true
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+// Portal checks one portal and adds the iSCSI port where none is given.
+func Portal(s string) (string, error) {
+	s = strings.TrimSpace(s)
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		host, port = strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"), "3260"
+	}
+	if host == "" || strings.ContainsAny(host, "/ []") || strings.Contains(host, ":") && net.ParseIP(host) == nil {
+		return "", fmt.Errorf("portal %q is not host, host:port or [IPv6]:port", s)
+	}
+	if n, err := net.LookupPort("tcp", port); err != nil || n == 0 {
+		return "", fmt.Errorf("portal %q: %q is not a port", s, port)
+	}
+	return net.JoinHostPort(host, port), nil
+}

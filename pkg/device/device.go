@@ -1,0 +1,140 @@
+// Package device assembles initiators, datapath and attachment into one block
+// device, and keeps the little state that must outlive the process.
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/csi-mpath/csi-mpath/pkg/datapath"
+	"github.com/csi-mpath/csi-mpath/pkg/iscsi"
+	"github.com/csi-mpath/csi-mpath/pkg/nbd"
+	"github.com/csi-mpath/csi-mpath/pkg/pathsel"
+)
+
+// Device is one open volume.
+type Device struct {
+	cfg    Config
+	dp     *datapath.Device
+	info   atomic.Pointer[nbd.Info]
+	unlock func()
+	status *statusServer
+}
+
+// Open brings a volume up: it returns once MinPaths paths are live, or when
+// ctx ends, with an error that names each portal and its cause.
+func Open(ctx context.Context, cfg Config) (*Device, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if cfg.StateDir == "" {
+		return nil, fmt.Errorf("volume %s: no state directory given", cfg.Name)
+	}
+	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	d := &Device{cfg: cfg}
+	base := filepath.Join(cfg.StateDir, fileName(cfg.Name))
+	if d.unlock, err = lockFile(base+".lock", true); err != nil {
+		if errors.Is(err, errLocked) {
+			return nil, fmt.Errorf("volume %s is attached already by a process that uses %s; see 'csi-mpath paths'", cfg.Name, cfg.StateDir)
+		}
+		return nil, err
+	}
+	if err := d.open(ctx, base+".ctl"); err != nil {
+		d.unlock()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *Device) open(ctx context.Context, control string) error {
+	transports, err := d.transports()
+	if err != nil {
+		return err
+	}
+	sel, err := pathsel.ByName(d.cfg.PathSelector)
+	if err != nil {
+		return err
+	}
+	d.dp, err = datapath.Open(ctx, datapath.Config{
+		Name: d.cfg.Name, Selector: sel, MinPaths: d.cfg.MinPaths, NoPathTimeout: d.cfg.NoPathTimeout,
+		CommandTimeout: d.cfg.CommandTimeout, ReadOnly: d.cfg.ReadOnly, WWID: d.cfg.WWID,
+		Events: d.cfg.Events, Grown: d.grown,
+	}, transports)
+	if err != nil {
+		return err
+	}
+	d.refreshInfo()
+	d.status, err = serveStatus(control, d.dp.Status)
+	if err != nil {
+		_ = d.dp.Close(ctx)
+	}
+	return err
+}
+
+func (d *Device) transports() ([]datapath.Transport, error) {
+	store := isids{dir: d.cfg.StateDir}
+	all := make([]*iscsiPath, 0, len(d.cfg.Portals))
+	for i, portal := range d.cfg.Portals {
+		isid, err := store.get(d.cfg.Initiator + " " + d.cfg.Target + " " + portal + " " + d.cfg.Name)
+		if err != nil {
+			return nil, fmt.Errorf("volume %s: %w", d.cfg.Name, err)
+		}
+		source := ""
+		if i < len(d.cfg.Sources) {
+			source = d.cfg.Sources[i]
+		}
+		all = append(all, &iscsiPath{cfg: &d.cfg, portal: portal, session: iscsi.Config{
+			Portal: portal, InitiatorName: d.cfg.Initiator, TargetName: d.cfg.Target, ISID: isid, Auth: d.cfg.Auth,
+			Source: source, ConnectTimeout: connectTimeout, LoginTimeout: loginTimeout,
+			PathTimeout: d.cfg.PathTimeout, CommandTimeout: d.cfg.CommandTimeout, QueueDepth: d.cfg.QueueDepth,
+		}})
+	}
+	out := make([]datapath.Transport, 0, len(all))
+	for _, p := range all {
+		p.siblings = all
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+func (d *Device) grown(size uint64) {
+	// The info may not be there yet: growth while the device opens.
+	if d.info.Load() != nil {
+		d.refreshInfo()
+	}
+	if d.cfg.Resized != nil {
+		d.cfg.Resized(size)
+	}
+}
+
+func (d *Device) refreshInfo() {
+	d.info.Store(&nbd.Info{Name: d.cfg.Name, Description: "csi-mpath " + d.cfg.Name, Size: d.dp.Size(), Limits: d.dp.Limits()})
+}
+
+// Info implements nbd.Export.
+func (d *Device) Info() nbd.Info { return *d.info.Load() }
+
+// OpenLane implements nbd.Export.
+func (d *Device) OpenLane(depth int) (nbd.Lane, error) { return d.dp.OpenLane(depth) }
+
+// Status is the path table and the rest, now.
+func (d *Device) Status() datapath.Status { return d.dp.Status() }
+
+// Name is the volume's name.
+func (d *Device) Name() string { return d.cfg.Name }
+
+// Close waits until everything is answered and fenced or ctx ends, and ends
+// the sessions. No lane may be submitted to any more.
+func (d *Device) Close(ctx context.Context) error {
+	err := d.dp.Close(ctx)
+	d.status.close()
+	d.unlock()
+	return err
+}

@@ -1,0 +1,253 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/blk"
+	"github.com/csi-mpath/csi-mpath/pkg/datapath"
+	"github.com/csi-mpath/csi-mpath/pkg/iscsi"
+	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+)
+
+// iscsiPath is one portal of a volume: a datapath.Transport over iSCSI.
+type iscsiPath struct {
+	cfg      *Config
+	portal   string
+	session  iscsi.Config
+	siblings []*iscsiPath // all paths of the volume, this one included
+
+	mu sync.Mutex
+	// last is where the latest session was: a login there with the same ISID
+	// reinstates it (I3).
+	last group
+	cur  *iscsi.Session
+}
+
+// group is a portal and the portal group it belongs to, as sessions told.
+type group struct {
+	known   bool
+	address string // as connected, host:port
+	tpgt    uint16
+	portals []iscsi.Portal // of the target, as this target process listed them
+}
+
+// Name implements datapath.Transport.
+func (p *iscsiPath) Name() string { return p.portal }
+
+// FenceBound implements datapath.Transport.
+func (p *iscsiPath) FenceBound() time.Duration { return p.cfg.FenceTimeout }
+
+// Connect implements datapath.Transport: dial, log in with the path's ISID,
+// identify.
+func (p *iscsiPath) Connect(ctx context.Context, sink blk.Sink) (datapath.Queue, error) {
+	s, err := p.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id, err := s.Identify(ctx, p.cfg.LUN)
+	if err != nil {
+		s.Abort(err)
+		return nil, err
+	}
+	q := &iscsiQueue{p: p, s: s}
+	q.facts = p.facts(&id.Profile, s)
+	q.facts.Proof = p.arrived(ctx, s)
+	if id.Evidence&blk.CacheLost != 0 {
+		sink.Evidence(blk.CacheLost)
+	}
+	q.lun = s.LUN(p.cfg.LUN, p.cfg.QueueDepth, sink)
+	q.lun.SetProfile(&id.Profile)
+	return q, nil
+}
+
+// dial logs in, following redirects (RFC 7143 11.13.5) within a limit.
+func (p *iscsiPath) dial(ctx context.Context) (*iscsi.Session, error) {
+	cfg := p.session
+	for range maxRedirects {
+		s, err := iscsi.Dial(ctx, cfg)
+		var moved *iscsi.RedirectError
+		if !errors.As(err, &moved) {
+			return s, err
+		}
+		cfg.Portal = moved.Address
+	}
+	return nil, fmt.Errorf("portal %s: redirected more than %d times, last to %s", p.portal, maxRedirects, cfg.Portal)
+}
+
+// arrived notes where a new session is, and reports whether its login ended
+// the path's previous one: same address, same portal group, same ISID.
+func (p *iscsiPath) arrived(ctx context.Context, s *iscsi.Session) (proof bool) {
+	info := s.Info()
+	g := group{known: true, address: info.Remote.String(), tpgt: info.TPGT, portals: portalsOf(ctx, s, p.cfg.Target)}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	proof = !p.last.known || p.last.address == g.address && p.last.tpgt == g.tpgt
+	p.last, p.cur = g, s
+	return proof
+}
+
+// portalsOf asks the target itself which portals it has. Only its own word
+// counts: two machines that call themselves the same target do not end each
+// other's tasks.
+func portalsOf(ctx context.Context, s *iscsi.Session, target string) []iscsi.Portal {
+	found, err := s.SendTargets(ctx, "")
+	if err != nil {
+		return nil
+	}
+	for _, t := range found {
+		if t.Name == target {
+			return t.Portals
+		}
+	}
+	return nil
+}
+
+// ProveDead implements datapath.Transport: a login with this path's ISID at a
+// sibling portal of the same portal group reinstates the lost session there
+// (RFC 7143 6.3.5). Both ends must have listed each other's portal in that
+// group; otherwise there is no proof.
+func (p *iscsiPath) ProveDead(ctx context.Context) error {
+	lost, candidates := p.reinstatable()
+	if len(candidates) == 0 {
+		return datapath.ErrNoProof
+	}
+	err := error(datapath.ErrNoProof)
+	for _, c := range candidates {
+		if err = p.reinstateAt(ctx, c, lost); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func (p *iscsiPath) reinstatable() (lost group, out []*iscsiPath) {
+	p.mu.Lock()
+	lost = p.last
+	p.mu.Unlock()
+	for _, c := range p.siblings {
+		if c == p {
+			continue
+		}
+		c.mu.Lock()
+		g := c.last
+		c.mu.Unlock()
+		if g.known && lost.known && g.tpgt == lost.tpgt && lists(lost.portals, g) && lists(g.portals, lost) {
+			out = append(out, c)
+		}
+	}
+	return lost, out
+}
+
+// lists reports whether portals holds g's address in g's portal group.
+func lists(portals []iscsi.Portal, g group) bool {
+	for _, p := range portals {
+		if p.Address == g.address && p.TPGT == g.tpgt {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *iscsiPath) reinstateAt(ctx context.Context, c *iscsiPath, lost group) error {
+	cfg := c.session
+	cfg.ISID = p.session.ISID
+	if p.alive() {
+		// Its own login is the proof; one more would only end the new session.
+		return errors.New("the path itself is back")
+	}
+	s, err := iscsi.Dial(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Logout(ctx) }()
+	if s.Info().TPGT != lost.tpgt || !lists(portalsOf(ctx, s, p.cfg.Target), lost) {
+		return fmt.Errorf("portal %s no longer shares a portal group with %s", c.portal, p.portal)
+	}
+	return nil
+}
+
+// facts turns what the unit said into the datapath's terms.
+func (p *iscsiPath) facts(id *scsi.Profile, s *iscsi.Session) datapath.Facts {
+	dev := id.Identity()
+	f := datapath.Facts{
+		Identity: datapath.Identity{Target: id.Target, Device: dev.String(), Serial: dev.Serial,
+			Others: dev.NAA + "/" + dev.EUI + "/" + dev.Name, BlockSize: id.BlockSize, Weak: dev.Weak()},
+		Limits: id.Limits(), Access: accessOf(id),
+		Local: s.Info().Local.String(), Remote: s.Info().Remote.String(),
+	}
+	if p.cfg.WWID != "" && dev.Matches(p.cfg.WWID) {
+		f.Identity.Device = p.cfg.WWID // however the operator spelled it
+	}
+	return f
+}
+
+var accessStates = map[scsi.AccessState]datapath.Access{
+	scsi.Optimized: datapath.Optimized, scsi.NonOptimized: datapath.NonOptimized,
+	scsi.LBADependent: datapath.NonOptimized, scsi.Standby: datapath.Standby,
+	scsi.Unavailable: datapath.Unavailable, scsi.Offline: datapath.Offline,
+	scsi.Transitioning: datapath.Transitioning,
+}
+
+// accessOf is the ALUA state of the port this path uses; a unit without
+// asymmetric access is optimized everywhere.
+func accessOf(id *scsi.Profile) datapath.Access {
+	g := id.Groups.Find(id.Group)
+	if g == nil {
+		return datapath.Optimized
+	}
+	if a, ok := accessStates[g.State]; ok {
+		return a
+	}
+	return datapath.Unavailable
+}
+
+// iscsiQueue is one session's view of the unit: a datapath.Queue.
+type iscsiQueue struct {
+	p     *iscsiPath
+	s     *iscsi.Session
+	lun   *iscsi.LUN
+	facts datapath.Facts
+}
+
+// Facts implements datapath.Queue.
+func (q *iscsiQueue) Facts() datapath.Facts { return q.facts }
+
+// Submit implements datapath.Queue.
+func (q *iscsiQueue) Submit(c *blk.Command, lane int) bool { return q.lun.Submit(c, lane) }
+
+// Kick implements datapath.Queue.
+func (q *iscsiQueue) Kick() { q.lun.Kick() }
+
+// Stats implements datapath.Queue.
+func (q *iscsiQueue) Stats() datapath.QueueStats {
+	recvs, sends, _ := q.s.Stats()
+	return datapath.QueueStats{Latency: q.lun.Latency(), Recvs: recvs, Sends: sends}
+}
+
+// Refresh implements datapath.Queue.
+func (q *iscsiQueue) Refresh(ctx context.Context) (datapath.Facts, error) {
+	id, err := q.s.Identify(ctx, q.p.cfg.LUN)
+	if err != nil {
+		return datapath.Facts{}, err
+	}
+	return q.p.facts(&id.Profile, q.s), nil
+}
+
+// Resume implements datapath.Queue.
+func (q *iscsiQueue) Resume() { q.lun.Resume() }
+
+// Close implements datapath.Queue.
+func (q *iscsiQueue) Close(ctx context.Context) error { return q.s.Logout(ctx) }
+
+// Abort implements datapath.Queue.
+func (q *iscsiQueue) Abort(cause error) { q.s.Abort(cause) }
+
+func (p *iscsiPath) alive() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cur != nil && p.cur.Err() == nil
+}

@@ -1,0 +1,163 @@
+package device
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// isidVersion is the format of the ISID file. Version 1 is the first.
+const isidVersion = 1
+
+// isidFile is what isids.json holds: the ISID of each path, by a key made of
+// initiator, target, portal and volume.
+type isidFile struct {
+	Version int               `json:"version"`
+	ISIDs   map[string]string `json:"isids"`
+}
+
+// isids hands out ISIDs that are the same again after a restart: logging in
+// with the old one is what ends the tasks of a dead predecessor (I3), and
+// unique per path (RFC 7143 4.4.3.1, case A-41).
+type isids struct{ dir string }
+
+// get returns the path's ISID, made and stored at its first use.
+func (s isids) get(key string) (isid [6]byte, err error) {
+	unlock, err := lockFile(filepath.Join(s.dir, "isids.lock"), false)
+	if err != nil {
+		return isid, err
+	}
+	defer unlock()
+	path := filepath.Join(s.dir, "isids.json")
+	f, err := readISIDs(path)
+	if err != nil {
+		return isid, err
+	}
+	if text, ok := f.ISIDs[key]; ok {
+		b, err := hex.DecodeString(text)
+		if err != nil || len(b) != len(isid) {
+			return isid, fmt.Errorf("%s: the ISID of %q is damaged; move the file away once no volume is attached", path, key)
+		}
+		return [6]byte(b), nil
+	}
+	if len(f.ISIDs) >= maxISIDs {
+		return isid, fmt.Errorf("%s holds %d ISIDs; move it away once no volume is attached", path, len(f.ISIDs))
+	}
+	isid = f.fresh()
+	f.ISIDs[key] = hex.EncodeToString(isid[:])
+	return isid, writeFile(path, f)
+}
+
+// fresh draws an ISID of the random format (type 10b) that no other path has.
+func (f *isidFile) fresh() (isid [6]byte) {
+	taken := make(map[string]bool, len(f.ISIDs))
+	for _, v := range f.ISIDs {
+		taken[v] = true
+	}
+	for {
+		_, _ = rand.Read(isid[1:]) // never fails (crypto/rand)
+		isid[0] = 0x80
+		if !taken[hex.EncodeToString(isid[:])] {
+			return isid
+		}
+	}
+}
+
+func readISIDs(path string) (f isidFile, err error) {
+	b, err := readBounded(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return isidFile{Version: isidVersion, ISIDs: map[string]string{}}, nil
+	}
+	if err != nil {
+		return f, err
+	}
+	if err := json.Unmarshal(b, &f); err != nil {
+		return f, fmt.Errorf("%s is damaged (%w); move it away once no volume is attached", path, err)
+	}
+	if f.Version != isidVersion {
+		return f, fmt.Errorf("%s has version %d, this program reads %d", path, f.Version, isidVersion)
+	}
+	if f.ISIDs == nil {
+		f.ISIDs = map[string]string{}
+	}
+	return f, nil
+}
+
+func readBounded(path string) ([]byte, error) {
+	r, err := os.Open(path) //nolint:gosec // a file of our own state directory
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = r.Close() }()
+	b, err := io.ReadAll(io.LimitReader(r, maxStateFile+1))
+	if err == nil && len(b) > maxStateFile {
+		err = fmt.Errorf("%s is larger than %d bytes", path, maxStateFile)
+	}
+	return b, err
+}
+
+// writeFile replaces path by v as JSON, so that a crash leaves the old or the
+// new content, on stable storage.
+func writeFile(path string, v any) error {
+	b, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(tmp.Name()) }()
+	if _, err = tmp.Write(append(b, '\n')); err == nil {
+		err = tmp.Sync()
+	}
+	if err = errors.Join(err, tmp.Close()); err != nil {
+		return err
+	}
+	if err = os.Rename(tmp.Name(), path); err != nil {
+		return err
+	}
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// errLocked: somebody else holds the lock.
+var errLocked = errors.New("locked by another process")
+
+// lockFile takes an exclusive lock that ends with the process. With try it
+// does not wait.
+func lockFile(path string, try bool) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // a file of our own state directory
+	if err != nil {
+		return nil, err
+	}
+	how := unix.LOCK_EX
+	if try {
+		how |= unix.LOCK_NB
+	}
+	for {
+		err = unix.Flock(int(f.Fd()), how)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		_ = f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, errLocked
+		}
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return func() { _ = f.Close() }, nil
+}
