@@ -1,0 +1,236 @@
+package target
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
+	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+)
+
+// receive handles one whole PDU. t is the task of data received in place.
+func (c *Conn) receive(h, data []byte, t *task, landed bool) {
+	op, immediate := pdu.Op(h)
+	if c.sess == nil {
+		if op != pdu.OpLoginRequest {
+			c.fail(fmt.Sprintf("%v before the login", op))
+			return
+		}
+		c.loginRequest(h, data)
+		return
+	}
+	if op == pdu.OpDataOut {
+		c.dataOut(h, data, t)
+		return
+	}
+	if !immediate && !c.inOrder(h) {
+		if t != nil {
+			c.m.free(t)
+		}
+		return
+	}
+	copy(c.header[:], h) // for reject
+	switch op {
+	case pdu.OpSCSICommand:
+		c.command(h, data, t, landed)
+	case pdu.OpNOPOut:
+		c.nop(h, data)
+	case pdu.OpTMFRequest:
+		c.tmf(h)
+	case pdu.OpTextRequest:
+		c.textRequest(h, data)
+	case pdu.OpLogoutRequest:
+		c.logout(h)
+	case pdu.OpSNACK:
+		c.reject(pdu.RejectSNACK, true) // ErrorRecoveryLevel 0
+	case pdu.OpLoginRequest:
+		c.fail("login request after the login")
+	default:
+		c.reject(pdu.RejectNotSupported, true)
+	}
+}
+
+// inOrder checks a CmdSN (RFC 7143 4.2.2.1): outside the window the PDU is
+// ignored. A gap inside it can never close: all of a session comes on one connection.
+func (c *Conn) inOrder(h []byte) bool {
+	s, sn := c.sess, binary.BigEndian.Uint32(h[24:])
+	if pdu.SNLess(s.maxCmdSN, sn) || pdu.SNLess(sn, s.expCmdSN) {
+		return false
+	}
+	if sn != s.expCmdSN {
+		c.fail(fmt.Sprintf("CmdSN %d, expected %d", sn, s.expCmdSN))
+		return false
+	}
+	s.expCmdSN++
+	return true
+}
+
+// advance opens the window again after a PDU that is no task.
+func (c *Conn) advance(immediate bool) {
+	if !immediate {
+		c.sess.maxCmdSN++
+	}
+}
+
+// reject refuses the PDU in c.header (RFC 7143 11.17).
+func (c *Conn) reject(reason uint8, immediate bool) {
+	c.advance(immediate)
+	p := pdu.Reject{Reason: reason, Window: c.window(true), DataLen: pdu.HeaderLen}
+	p.Put(c.out.header())
+	c.out.seal(c.layout)
+	c.out.data(c.layout, c.header[:])
+}
+
+func (c *Conn) nop(h, data []byte) {
+	var p pdu.NOPOut
+	_ = p.Decode(h)
+	c.advance(p.Immediate)
+	if p.ITT == pdu.NoTag {
+		c.pongs++
+		return // an answer to our ping, or nothing
+	}
+	data = data[:min(len(data), int(c.params.maxSend))]
+	r := pdu.NOPIn{LUN: p.LUN, ITT: p.ITT, TTT: pdu.NoTag, Window: c.window(true), DataLen: len(data)}
+	r.Put(c.out.header())
+	c.out.seal(c.layout)
+	c.out.data(c.layout, data)
+}
+
+func (c *Conn) logout(h []byte) {
+	var p pdu.LogoutRequest
+	_ = p.Decode(h)
+	c.advance(p.Immediate)
+	r := pdu.LogoutResponse{ITT: p.ITT, Response: pdu.LogoutDone, Time2Wait: 0, Time2Retain: 0}
+	switch {
+	case p.Reason == pdu.LogoutRecovery:
+		r.Response = pdu.LogoutNoRecovery
+	case p.Reason == pdu.LogoutConn && p.CID != c.cid:
+		r.Response = pdu.LogoutNoCID
+	}
+	r.Window = c.window(true)
+	r.Put(c.out.header())
+	c.out.seal(c.layout)
+	if r.Response == pdu.LogoutDone {
+		c.m.endSession(c.sess, false)
+	}
+}
+
+// tmf is task management (RFC 7143 11.5).
+func (c *Conn) tmf(h []byte) {
+	var p pdu.TMFRequest
+	_ = p.Decode(h)
+	c.advance(p.Immediate)
+	r := pdu.TMFResponse{ITT: p.ITT, Response: pdu.TMFComplete}
+	n, known := scsi.LUN(p.LUN).Number()
+	_, known = c.m.units[n], known && c.m.units[n] != nil
+	switch p.Function {
+	case pdu.TMFAbortTask:
+		if t := c.sess.tasks[p.RefTag]; t != nil {
+			c.m.abort(t)
+		} else {
+			r.Response = pdu.TMFNoTask
+		}
+	case pdu.TMFAbortTaskSet, pdu.TMFClearTaskSet, pdu.TMFLUNReset:
+		if !known {
+			r.Response = pdu.TMFNoLUN
+			break
+		}
+		c.resetUnit(n, p.Function)
+	case pdu.TMFTargetWarmReset:
+		for _, n := range c.m.numbers {
+			c.resetUnit(n, pdu.TMFLUNReset)
+		}
+	default:
+		r.Response = pdu.TMFNotSupported
+	}
+	r.Window = c.window(true)
+	r.Put(c.out.header())
+	c.out.seal(c.layout)
+}
+
+// resetUnit ends the tasks of a unit: this session's for ABORT TASK SET, else
+// everybody's, who then see a unit attention (SAM-5 5.14).
+func (c *Conn) resetUnit(n uint32, function uint8) {
+	m := c.m
+	for _, s := range m.sessions {
+		if function == pdu.TMFAbortTaskSet && s != c.sess {
+			continue
+		}
+		for _, t := range s.tasks {
+			if t.unit != nil && t.unit.Number == n {
+				m.abort(t)
+			}
+		}
+	}
+	switch function {
+	case pdu.TMFClearTaskSet:
+		m.attention(n, scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x2F}, c.sess)
+	case pdu.TMFLUNReset:
+		m.stats.Resets++
+		m.attention(n, scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x29, ASCQ: 0x03}, c.sess)
+	}
+}
+
+// textRequest answers SendTargets (RFC 7143 appendix C), in parts if it must.
+func (c *Conn) textRequest(h, data []byte) {
+	var p pdu.TextRequest
+	_ = p.Decode(h)
+	if p.TTT != pdu.NoTag {
+		if p.TTT != c.textTTT || len(c.text) == 0 || len(data) > 0 {
+			c.reject(pdu.RejectProtocol, p.Immediate)
+			return
+		}
+		c.textResponse(&p)
+		return
+	}
+	keys, err := pdu.ParseKeys(data)
+	if err != nil || p.Continue {
+		c.reject(pdu.RejectProtocol, p.Immediate)
+		return
+	}
+	c.text = c.textAnswer(keys)
+	c.textResponse(&p)
+}
+
+func (c *Conn) textAnswer(keys pdu.Keys) []byte {
+	var out []byte
+	for _, k := range keys {
+		switch k.Key {
+		case "SendTargets":
+			all := c.sess.discovery && k.Value == "All"
+			if all || k.Value == c.m.cfg.Name || !c.sess.discovery && k.Value == "" {
+				out = c.m.appendTargets(out)
+			}
+		case "MaxRecvDataSegmentLength":
+			_ = c.params.take(k)
+		default:
+			out = pdu.AppendPair(out, k.Key, "NotUnderstood")
+		}
+	}
+	return out
+}
+
+func (m *Machine) appendTargets(out []byte) []byte {
+	out = pdu.AppendPair(out, "TargetName", m.cfg.Name)
+	for _, p := range m.portals {
+		if p.Address != "" && len(out) < maxTextAnswer {
+			out = pdu.AppendPair(out, "TargetAddress", fmt.Sprintf("%s,%d", p.Address, p.TPGT))
+		}
+	}
+	return out
+}
+
+func (c *Conn) textResponse(p *pdu.TextRequest) {
+	c.advance(p.Immediate)
+	n := min(len(c.text), int(c.params.maxSend))
+	part := c.text[:n]
+	c.text = c.text[n:]
+	r := pdu.TextResponse{ITT: p.ITT, TTT: pdu.NoTag, Final: true, Window: c.window(true), DataLen: n}
+	if len(c.text) > 0 {
+		c.textTTT = (c.textTTT + 1) & 0x7fffffff
+		r.Final, r.Continue, r.TTT = false, true, c.textTTT
+	}
+	r.Put(c.out.header())
+	c.out.seal(c.layout)
+	c.out.data(c.layout, part)
+}

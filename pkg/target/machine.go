@@ -1,0 +1,261 @@
+package target
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/iscsi/auth"
+	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+)
+
+// Machine is the target's protocol and state. One caller at a time; Server
+// holds a lock around it.
+//
+// The flow of a command: Conn.Advance (receive.go) cuts PDUs; dispatch
+// (ffp.go) checks CmdSN; task.go collects write data and asks for it; fault.go
+// may hold, delay or spoil; exec.go does it; answer.go writes the answer into
+// the connection's output.
+type Machine struct {
+	cfg      Config
+	units    map[uint32]*unit
+	numbers  []uint32 // of units, in the order of the configuration
+	portals  []*portal
+	groups   map[uint16]scsi.AccessState
+	implicit time.Duration // RTPG: implicit transition time
+	sessions map[sessionKey]*session
+	conns    int
+	nextTSIH uint16
+	ttt      uint32 // last target transfer tag of an R2T
+	nonces   auth.Nonces
+	rules    []*rule
+	delayed  []*task
+	late     int // tasks whose connection is gone
+	now      time.Time
+	dirty    []*Conn
+
+	tasks    []*task // to reuse
+	buffers  [maxClass + 1][][]byte
+	idle     int // bytes in buffers
+	buffered int // bytes of write data handed out
+
+	// Run starts a slow job of a store beside the machine and gives its result
+	// to done, which must be called with the machine's lock held. nil runs it
+	// at once.
+	Run func(job func() error, done func(error))
+
+	stats Stats
+}
+
+// Stats are counters since the target began.
+type Stats struct {
+	Logins, Reinstated       uint64
+	Commands, Reads, Writes  uint64
+	BytesRead, BytesWritten  uint64
+	Flushes, Aborted, Resets uint64
+	LateWrites               uint64 // executed after their connection was gone
+	Answered                 uint64
+	ProtocolErrors           uint64
+}
+
+// unit is one logical unit.
+type unit struct {
+	LUN
+	wire scsi.LUN
+}
+
+// portal is one portal's state.
+type portal struct {
+	PortalConfig
+	index    int // from 1; also the relative port identifier
+	devices  map[uint32]Device
+	redirect string
+	moved    bool // the redirect is permanent
+	refuse   [2]byte
+	refusing bool
+	conns    map[*Conn]struct{}
+}
+
+// sessionKey names a session for reinstatement (RFC 7143 6.3.5).
+type sessionKey struct {
+	initiator string
+	isid      [6]byte
+	tpgt      uint16
+	discovery uint16 // TSIH of a discovery session: these reinstate nothing
+}
+
+// session is one I_T nexus. conn is nil when it is kept only for late tasks.
+type session struct {
+	key        sessionKey
+	tsih       uint16
+	conn       *Conn
+	portal     *portal
+	discovery  bool
+	expCmdSN   uint32
+	maxCmdSN   uint32
+	tasks      map[uint32]*task
+	immediate  int
+	attentions map[uint32][]scsi.Sense
+}
+
+// NewMachine builds a target without portals.
+func NewMachine(cfg Config) (*Machine, error) {
+	if err := cfg.normalize(); err != nil {
+		return nil, err
+	}
+	m := &Machine{cfg: cfg, units: map[uint32]*unit{}, groups: map[uint16]scsi.AccessState{},
+		sessions: map[sessionKey]*session{}, nextTSIH: 1}
+	for _, l := range cfg.LUNs {
+		if l.Store == nil {
+			return nil, errNoLUN
+		}
+		wire, err := scsi.LUNFromNumber(l.Number)
+		if err != nil || l.Number >= 1<<14 {
+			return nil, fmt.Errorf("target %s: LUN %d is out of 0..16383", cfg.Name, l.Number)
+		}
+		if m.units[l.Number] != nil {
+			return nil, fmt.Errorf("target %s: LUN %d twice", cfg.Name, l.Number)
+		}
+		if err := l.fill(cfg.Name, l.Number, l.Store); err != nil {
+			return nil, err
+		}
+		m.units[l.Number] = &unit{LUN: l, wire: wire}
+		m.numbers = append(m.numbers, l.Number)
+	}
+	return m, nil
+}
+
+// AddPortal adds a portal and returns its number, from 1.
+func (m *Machine) AddPortal(pc PortalConfig) (int, error) {
+	if len(m.portals) >= maxPortals {
+		return 0, fmt.Errorf("target %s: more than %d portals", m.cfg.Name, maxPortals)
+	}
+	if pc.TPGT == 0 {
+		pc.TPGT = 1
+	}
+	if pc.Group == 0 {
+		pc.Group = 1
+	}
+	if _, ok := m.groups[pc.Group]; !ok {
+		m.groups[pc.Group] = scsi.Optimized
+	}
+	p := &portal{PortalConfig: pc, index: len(m.portals) + 1, devices: map[uint32]Device{}, conns: map[*Conn]struct{}{}}
+	m.portals = append(m.portals, p)
+	return p.index, nil
+}
+
+// portal finds a portal by number; nil when there is none.
+func (m *Machine) portal(n int) *portal {
+	if n < 1 || n > len(m.portals) {
+		return nil
+	}
+	return m.portals[n-1]
+}
+
+// device is what unit u says of itself at portal p.
+func (p *portal) device(u *unit) *Device {
+	if d, ok := p.devices[u.Number]; ok {
+		return &d
+	}
+	return &u.Device
+}
+
+// Tick runs what is due at now: delayed commands, logins that took too long.
+func (m *Machine) Tick(now time.Time) {
+	m.now = now
+	for i := 0; i < len(m.delayed); {
+		t := m.delayed[i]
+		if t.due.After(now) {
+			i++
+			continue
+		}
+		m.undelay(t)
+		m.execute(t)
+	}
+	for _, p := range m.portals {
+		for c := range p.conns {
+			if c.sess == nil && !c.began.IsZero() && now.Sub(c.began) >= loginTimeout {
+				c.fail("login took too long")
+			}
+		}
+	}
+}
+
+// Next is when Tick has something to do; ok false: nothing waits.
+func (m *Machine) Next() (at time.Time, ok bool) {
+	note := func(t time.Time) {
+		if !ok || t.Before(at) {
+			at, ok = t, true
+		}
+	}
+	for _, t := range m.delayed {
+		note(t.due)
+	}
+	for _, p := range m.portals {
+		for c := range p.conns {
+			if c.sess == nil && !c.began.IsZero() {
+				note(c.began.Add(loginTimeout))
+			}
+		}
+	}
+	return at, ok
+}
+
+// Dirty returns the connections that have output or must be closed, and
+// forgets them. The slice is valid until the next call into the machine.
+func (m *Machine) Dirty() []*Conn {
+	d := m.dirty
+	m.dirty = m.dirty[:0]
+	for _, c := range d {
+		c.dirty = false
+	}
+	return d
+}
+
+// Stats reads the counters.
+func (m *Machine) Stats() Stats { return m.stats }
+
+// endSession drops a session and ends its tasks: none of them executes later.
+// abort throws away what its connection still had to say.
+func (m *Machine) endSession(s *session, abort bool) {
+	for _, t := range s.tasks {
+		m.abort(t)
+	}
+	if m.sessions[s.key] == s {
+		delete(m.sessions, s.key)
+	}
+	if c := s.conn; c != nil {
+		s.conn = nil
+		if abort {
+			c.out.Reset()
+			c.aborting = true
+		}
+		c.close()
+	}
+}
+
+// lost is a session whose connection broke: tasks that were told to run late
+// stay, the others end (RFC 7143 6.3.5).
+func (m *Machine) lost(s *session) {
+	s.conn = nil
+	for _, t := range s.tasks {
+		if t.held != nil && t.held.late && m.late < maxLate {
+			t.conn = nil
+			m.late++
+			continue
+		}
+		m.abort(t)
+	}
+	if len(s.tasks) == 0 && m.sessions[s.key] == s {
+		delete(m.sessions, s.key)
+	}
+}
+
+// attention queues a unit attention for unit n on all sessions but one.
+func (m *Machine) attention(n uint32, sense scsi.Sense, but *session) {
+	for _, s := range m.sessions {
+		if s == but || s.discovery || len(s.attentions[n]) >= maxAttentions {
+			continue
+		}
+		s.attentions[n] = append(s.attentions[n], sense)
+	}
+}

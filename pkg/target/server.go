@@ -1,0 +1,352 @@
+package target
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/csi-mpath/csi-mpath/pkg/poll"
+)
+
+// Server serves a Machine on TCP. All methods may be called from any goroutine.
+//
+// One lock guards the machine, taken once per batch of requests; system calls
+// are made outside it.
+type Server struct {
+	mu      sync.Mutex
+	m       *Machine
+	portals []*Portal
+	timer   *time.Timer
+	closed  bool
+	wg      sync.WaitGroup
+}
+
+// Portal is one listening address of a Server.
+type Portal struct {
+	s        *Server
+	number   int
+	addr     string
+	listener net.Listener // nil while stopped; under s.mu
+	conns    map[*conn]struct{}
+}
+
+// conn is one TCP connection. Its reader goroutine receives; whoever sets
+// sending, under s.mu, sends.
+type conn struct {
+	s       *Server
+	p       *Portal
+	c       *Conn
+	sock    *poll.Socket
+	sending bool
+	idle    sync.Cond // sending became false; on s.mu
+	batch   Batch
+	iov     []unix.Iovec
+}
+
+// New builds a target without portals.
+func New(cfg Config) (*Server, error) {
+	m, err := NewMachine(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{m: m}
+	m.Run = s.run
+	s.timer = time.AfterFunc(time.Hour, s.tick)
+	return s, nil
+}
+
+// Name is the target's iSCSI name.
+func (s *Server) Name() string { return s.m.cfg.Name }
+
+// run does a store's slow job beside the machine.
+func (s *Server) run(job func() error, done func(error)) {
+	s.wg.Add(1)
+	go func() {
+		defer s.wg.Done()
+		err := job()
+		s.Do(func(*Machine) { done(err) })
+	}()
+}
+
+// Do runs f with the machine, and sends what it causes.
+func (s *Server) Do(f func(m *Machine)) {
+	s.mu.Lock()
+	s.m.now = time.Now()
+	f(s.m)
+	s.settle(nil)
+}
+
+// settle ends a turn of the machine: unlocks, closes and sends. own is the
+// connection the caller sends for itself, after those that must end first.
+func (s *Server) settle(own *conn) {
+	var aborts, others []*conn
+	for _, d := range s.m.Dirty() {
+		k, ok := d.User.(*conn)
+		switch {
+		case !ok:
+		case d.Aborting():
+			aborts = append(aborts, k)
+		case k != own:
+			others = append(others, k)
+		}
+	}
+	if len(s.m.delayed) > 0 {
+		s.arm()
+	}
+	if s.closed {
+		others = nil // all are about to be reset
+	}
+	s.mu.Unlock()
+	for _, k := range aborts {
+		_ = k.sock.Abort()
+	}
+	for _, k := range others {
+		// Beside the caller: a peer that does not read must not hold it up.
+		s.wg.Add(1)
+		go func() { defer s.wg.Done(); k.flush(false) }()
+	}
+}
+
+// arm sets the timer to what the machine waits for. Under s.mu.
+func (s *Server) arm() {
+	if at, ok := s.m.Next(); ok && !s.closed {
+		s.timer.Reset(max(time.Until(at), 0))
+	}
+}
+
+func (s *Server) tick() {
+	s.mu.Lock()
+	s.m.Tick(time.Now())
+	s.arm()
+	s.settle(nil)
+}
+
+// Listen adds a portal in portal group 1 at addr (host:port, port 0 for any).
+func (s *Server) Listen(addr string) (*Portal, error) { return s.ListenPortal(addr, PortalConfig{}) }
+
+// ListenPortal adds a portal.
+func (s *Server) ListenPortal(addr string, pc PortalConfig) (*Portal, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, net.ErrClosed
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("target %s: %w", s.m.cfg.Name, err)
+	}
+	pc.Address = l.Addr().String()
+	n, err := s.m.AddPortal(pc)
+	if err != nil {
+		_ = l.Close()
+		return nil, err
+	}
+	p := &Portal{s: s, number: n, addr: pc.Address, conns: map[*conn]struct{}{}}
+	s.portals = append(s.portals, p)
+	p.accept(l)
+	return p, nil
+}
+
+// Addr is the portal's address; it stays the same.
+func (p *Portal) Addr() string { return p.addr }
+
+// Number is the portal's number in Match and Machine's methods.
+func (p *Portal) Number() int { return p.number }
+
+func (p *Portal) accept(l net.Listener) {
+	p.listener = l
+	p.s.wg.Add(1)
+	go func() {
+		defer p.s.wg.Done()
+		for {
+			c, err := l.Accept()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err == nil {
+				p.serve(c)
+			}
+		}
+	}()
+}
+
+// Stop closes the listening port; open connections stay.
+func (p *Portal) Stop() {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	if p.listener != nil {
+		_ = p.listener.Close()
+		p.listener = nil
+	}
+}
+
+// Start listens again after Stop or Kill.
+func (p *Portal) Start() error {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	if p.listener != nil || p.s.closed {
+		return nil
+	}
+	l, err := net.Listen("tcp", p.addr)
+	if err != nil {
+		return fmt.Errorf("target %s: %w", p.s.m.cfg.Name, err)
+	}
+	p.accept(l)
+	return nil
+}
+
+// Drop resets all connections of the portal.
+func (p *Portal) Drop() {
+	p.s.mu.Lock()
+	var all []*conn
+	for k := range p.conns {
+		all = append(all, k)
+	}
+	p.s.mu.Unlock()
+	for _, k := range all {
+		k.reset()
+	}
+}
+
+// Kill stops the portal and resets its connections, as if its process died.
+func (p *Portal) Kill() { p.Stop(); p.Drop() }
+
+func (k *conn) reset() {
+	if t, ok := k.sock.Conn().(*net.TCPConn); ok {
+		_ = t.SetLinger(0)
+	}
+	_ = k.sock.Abort()
+}
+
+// serve starts a connection.
+func (p *Portal) serve(nc net.Conn) {
+	sock, err := poll.NewSocket(nc)
+	if err != nil {
+		_ = nc.Close()
+		return
+	}
+	s := p.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.m.Connect(p.number, time.Now())
+	if c == nil || s.closed {
+		_ = nc.Close()
+		return
+	}
+	k := &conn{s: s, p: p, c: c, sock: sock}
+	k.idle.L = &s.mu
+	c.User = k
+	p.conns[k] = struct{}{}
+	s.arm()
+	s.wg.Add(1)
+	go k.read()
+}
+
+// read receives and works until the connection ends.
+func (k *conn) read() {
+	defer k.s.wg.Done()
+	k.s.mu.Lock()
+	a, b := k.c.Space()
+	k.s.mu.Unlock()
+	for {
+		n, err := k.sock.Recv(a, b)
+		if err != nil {
+			break
+		}
+		for again := true; again; n = 0 {
+			k.s.mu.Lock()
+			k.c.Advance(time.Now(), n)
+			again = k.c.Backlogged()
+			a, b = k.c.Space()
+			k.s.settle(k)
+			k.flush(true)
+		}
+	}
+	_ = k.sock.Abort()
+	k.s.mu.Lock()
+	delete(k.p.conns, k)
+	k.c.Gone()
+	k.s.settle(nil)
+}
+
+// flush sends the connection's output until there is none, and closes it if
+// that was the last. If somebody else is sending, the reader waits for it;
+// others leave it to them.
+func (k *conn) flush(reader bool) {
+	k.s.mu.Lock()
+	for reader && k.sending {
+		k.idle.Wait()
+	}
+	for !k.sending && k.c.Take(&k.batch) {
+		k.sending = true
+		k.s.mu.Unlock()
+		err := k.send(k.batch.Vectors())
+		k.s.mu.Lock()
+		k.sending = false
+		k.idle.Broadcast()
+		k.batch.Reset()
+		if err != nil {
+			break
+		}
+	}
+	over := k.c.Closing() && !k.sending
+	k.s.mu.Unlock()
+	if over {
+		_ = k.sock.Abort()
+	}
+}
+
+// send writes all of vec, parking while the socket is full.
+func (k *conn) send(vec [][]byte) error {
+	for len(vec) > 0 {
+		n := min(len(vec), poll.MaxIovecs)
+		k.iov = k.iov[:0]
+		for _, v := range vec[:n] {
+			k.iov = append(k.iov, poll.Iovec(v))
+		}
+		vec = vec[n:]
+		for iov := k.iov; len(iov) > 0; {
+			sent, err := k.sock.Send(iov)
+			if errors.Is(err, poll.ErrAgain) {
+				err = k.sock.WaitWritable()
+			}
+			if err != nil {
+				return err
+			}
+			iov = poll.Advance(iov, sent)
+		}
+	}
+	clear(k.iov)
+	return nil
+}
+
+// Stats reads the counters.
+func (s *Server) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.m.stats
+}
+
+// Close resets all connections and returns when no goroutine is left. What
+// is held is dropped. Stores stay open: they are the caller's.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.timer.Stop()
+	portals := s.portals
+	for _, r := range s.m.rules {
+		for len(r.tasks) > 0 {
+			s.m.abort(r.tasks[0])
+		}
+	}
+	s.settle(nil)
+	for _, p := range portals {
+		p.Kill()
+	}
+	s.wg.Wait()
+	return nil
+}

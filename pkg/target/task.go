@@ -1,0 +1,293 @@
+package target
+
+import (
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
+	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+)
+
+// task is one SCSI command inside the target.
+type task struct {
+	sess *session
+	conn *Conn // nil when the connection is gone (late execution)
+	unit *unit // nil: no such LUN
+	lun  uint64
+	itt  uint32
+
+	cmd         scsi.Command
+	edtl        uint32
+	read, write bool
+	immediate   bool // took no CmdSN
+	listed      bool // in sess.tasks
+	running     bool // a store's job works on it
+	pinned      bool // a data segment is being received into buf
+	dead        bool // ended while running or pinned
+	mute        bool // its answer is dropped
+
+	buf  []byte // owned, for write data; nil if all came in one PDU
+	data []byte // the write data, buf or the receive buffer
+	need uint32 // bytes of write data it waits for, <= edtl
+	got  uint32
+
+	unsolicited bool // Data-Out without R2T are still to come
+	ttt, r2tSN  uint32
+	burst       uint32 // end of the burst asked for
+	dataSN      uint32
+
+	held *rule
+	due  time.Time
+	skip bool // faults no more: it is past them
+}
+
+// immediateFits checks the immediate data of a command against what was negotiated.
+func (c *Conn) immediateFits(p *pdu.SCSICommand, n int) bool {
+	switch {
+	case n > 0 && !p.Write:
+		c.fail("data with a command that writes nothing")
+	case n > 0 && c.params.noImmediate:
+		c.fail("immediate data, but ImmediateData=No")
+	case n > int(min(p.EDTL, c.params.firstBurst)):
+		c.fail("immediate data beyond EDTL or FirstBurstLength")
+	case !p.Final && (c.params.initialR2T || !p.Write):
+		c.fail("unsolicited data announced, but not allowed")
+	}
+	return !c.closing
+}
+
+// command begins a SCSI command. t is not nil when its data was received in place.
+func (c *Conn) command(h, data []byte, t *task, landed bool) {
+	var p pdu.SCSICommand
+	_ = p.Decode(h)
+	if t == nil {
+		t = c.m.newTask()
+	}
+	if c.refused(&p, len(data)) {
+		c.m.free(t)
+		return
+	}
+	c.m.stats.Commands++
+	t.sess, t.conn, t.lun, t.itt, t.edtl = c.sess, c, p.LUN, p.ITT, p.EDTL
+	t.read, t.write, t.immediate = p.Read, p.Write, p.Immediate
+	if n, ok := scsi.LUN(p.LUN).Number(); ok {
+		t.unit = c.m.units[n]
+	}
+	bad, ok := scsi.Sense{}, false
+	if t.cmd, bad, ok = scsi.DecodeCDB(p.CDB[:]); !ok {
+		c.m.check(t, bad)
+		return
+	}
+	want := c.m.wants(t)
+	if p.Write {
+		t.need = min(want, p.EDTL)
+	}
+	switch {
+	case want > maxTransfer || landed && t.buf == nil && p.EDTL > maxTransfer:
+		c.m.check(t, scsi.SenseInvalidCDB)
+	case landed && t.buf == nil:
+		c.m.answer(t, scsi.StatusTaskSetFull, nil)
+	default:
+		t.got = uint32(len(data))
+		t.data, t.unsolicited = data, !p.Final
+		c.collect(t)
+	}
+}
+
+// refused handles commands that never become tasks.
+func (c *Conn) refused(p *pdu.SCSICommand, n int) bool {
+	s := c.sess
+	switch {
+	case s.discovery:
+		c.reject(pdu.RejectProtocol, p.Immediate)
+	case !c.immediateFits(p, n):
+	case s.tasks[p.ITT] != nil:
+		c.reject(pdu.RejectTaskInProgress, p.Immediate)
+	case p.Immediate && len(s.tasks) >= c.m.cfg.Depth+maxImmediate:
+		c.reject(pdu.RejectTooManyImmed, true)
+	default:
+		return false
+	}
+	return true
+}
+
+// wants is the write data the command takes, bytes.
+func (m *Machine) wants(t *task) uint32 {
+	bs := uint64(512)
+	if t.unit != nil {
+		bs = uint64(t.sess.portal.device(t.unit).BlockSize)
+	}
+	switch t.cmd.Op {
+	case scsi.OpWrite10, scsi.OpWrite16:
+		return uint32(min(uint64(t.cmd.Blocks)*bs, 1<<31))
+	case scsi.OpWriteSame16:
+		if t.cmd.Flags&scsi.NDOB == 0 {
+			return uint32(bs)
+		}
+	case scsi.OpUnmap, scsi.OpPersistentReserveOut:
+		return min(t.cmd.Alloc, maxParam)
+	}
+	return 0
+}
+
+// collect gets the rest of a command's write data, or goes on with it.
+func (c *Conn) collect(t *task) {
+	if !t.unsolicited && t.got >= t.need {
+		c.m.ready(t)
+		return
+	}
+	if t.buf == nil {
+		if t.edtl > maxTransfer {
+			c.m.check(t, scsi.SenseInvalidCDB)
+			return
+		}
+		if !c.m.buffer(t, int(t.edtl)) {
+			c.m.answer(t, scsi.StatusTaskSetFull, nil)
+			return
+		}
+		copy(t.buf, t.data)
+	}
+	t.data = t.buf
+	c.list(t)
+	if !t.unsolicited {
+		c.ask(t)
+	}
+}
+
+func (c *Conn) list(t *task) {
+	if !t.listed {
+		t.listed = true
+		t.sess.tasks[t.itt] = t
+	}
+}
+
+// ask sends one R2T (RFC 7143 11.8); one is outstanding at a time.
+func (c *Conn) ask(t *task) {
+	n := min(t.need-t.got, c.params.maxBurst)
+	c.m.ttt = (c.m.ttt + 1) & 0x7fffffff // never NoTag
+	t.ttt = c.m.ttt
+	t.burst, t.dataSN = t.got+n, 0
+	w := c.window(false)
+	w.StatSN = c.statSN
+	p := pdu.R2T{LUN: t.lun, ITT: t.itt, TTT: t.ttt, Window: w, R2TSN: t.r2tSN, Offset: t.got, Length: n}
+	t.r2tSN++
+	p.Put(c.out.header())
+	c.out.seal(c.layout)
+}
+
+// fits checks a Data-Out of n bytes against what its task waits for (RFC 7143 11.7).
+func (c *Conn) fits(t *task, h []byte, n int) bool {
+	var p pdu.DataOut
+	_ = p.Decode(h)
+	limit := t.burst
+	if t.unsolicited {
+		limit = min(t.edtl, c.params.firstBurst)
+	}
+	switch {
+	case t.held != nil || t.running || t.buf == nil || !t.unsolicited && t.got >= t.burst:
+		return false // stale: it has all its data
+	case t.unsolicited != (p.TTT == pdu.NoTag) || !t.unsolicited && p.TTT != t.ttt:
+		c.fail("Data-Out with a transfer tag nobody gave")
+	case p.DataSN != t.dataSN:
+		c.fail("Data-Out out of order")
+	case p.Offset != t.got || uint64(p.Offset)+uint64(n) > uint64(limit):
+		c.fail("Data-Out outside the burst")
+	}
+	return !c.closing
+}
+
+// dataOut takes write data.
+func (c *Conn) dataOut(h, data []byte, landedFor *task) {
+	t := c.sess.tasks[pdu.ITT(h)]
+	if landedFor != nil {
+		landedFor.pinned = false
+		if landedFor.dead {
+			c.m.free(landedFor)
+			return
+		}
+		t = landedFor
+	}
+	if t == nil || !c.fits(t, h, len(data)) {
+		return // of a task that has ended: legal, and of no use
+	}
+	var p pdu.DataOut
+	_ = p.Decode(h)
+	if landedFor == nil {
+		copy(t.buf[p.Offset:], data)
+	}
+	t.got += uint32(len(data))
+	t.dataSN++
+	if !p.Final {
+		return
+	}
+	if !t.unsolicited && t.got < t.burst {
+		c.fail("Data-Out burst ended early")
+		return
+	}
+	t.unsolicited, t.dataSN = false, 0
+	if t.got >= t.need {
+		c.m.ready(t)
+		return
+	}
+	c.ask(t)
+}
+
+// ready is a command with all its data: faults first, then execution.
+func (m *Machine) ready(t *task) {
+	if m.attended(t) {
+		return
+	}
+	if !t.skip && len(m.rules) > 0 && m.spoil(t) {
+		return
+	}
+	m.execute(t)
+}
+
+// keep makes t outlive the PDU it came with.
+func (m *Machine) keep(t *task) bool {
+	if t.buf == nil && len(t.data) > 0 {
+		data := t.data
+		if !m.buffer(t, len(data)) {
+			return false
+		}
+		copy(t.buf, data)
+		t.data = t.buf
+	}
+	t.conn.list(t)
+	return true
+}
+
+// unlist takes t out of its session.
+func (m *Machine) unlist(t *task) {
+	if t.listed {
+		t.listed = false
+		delete(t.sess.tasks, t.itt)
+	}
+}
+
+// abort ends a task without an answer: it does not execute.
+func (m *Machine) abort(t *task) {
+	m.stats.Aborted++
+	m.unlist(t)
+	if t.held != nil {
+		t.held.forget(t)
+	}
+	if !t.due.IsZero() {
+		m.undelay(t)
+	}
+	m.open(t)
+	if t.conn == nil {
+		m.late--
+	}
+	if t.running || t.pinned {
+		t.dead = true
+		return
+	}
+	m.free(t)
+}
+
+// open gives the command's place in the window back.
+func (m *Machine) open(t *task) {
+	if !t.immediate {
+		t.sess.maxCmdSN++
+	}
+}
