@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,12 +28,11 @@ type iscsiPath struct {
 	cur  *iscsi.Session
 }
 
-// group is a portal and the portal group it belongs to, as sessions told.
+// group is a portal and the portal group it belongs to.
 type group struct {
 	known   bool
 	address string // as connected, host:port
 	tpgt    uint16
-	portals []iscsi.Portal // of the target, as this target process listed them
 }
 
 // Name implements datapath.Transport.
@@ -55,7 +55,7 @@ func (p *iscsiPath) Connect(ctx context.Context, sink blk.Sink) (datapath.Queue,
 	}
 	q := &iscsiQueue{p: p, s: s}
 	q.facts = p.facts(&id.Profile, s)
-	q.facts.Proof = p.arrived(ctx, s)
+	q.facts.Proof = p.arrived(s)
 	if id.Evidence&blk.CacheLost != 0 {
 		sink.Evidence(blk.CacheLost)
 	}
@@ -80,43 +80,31 @@ func (p *iscsiPath) dial(ctx context.Context) (*iscsi.Session, error) {
 
 // arrived notes where a new session is, and reports whether its login ended
 // the path's previous one: same address, same portal group, same ISID.
-func (p *iscsiPath) arrived(ctx context.Context, s *iscsi.Session) (proof bool) {
+func (p *iscsiPath) arrived(s *iscsi.Session) (proof bool) {
 	info := s.Info()
-	g := group{known: true, address: info.Remote.String(), tpgt: info.TPGT, portals: portalsOf(ctx, s, p.cfg.Target)}
+	g := group{known: true, address: info.Remote.String(), tpgt: info.TPGT}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	proof = !p.last.known || p.last.address == g.address && p.last.tpgt == g.tpgt
+	proof = !p.last.known || p.last == g
 	p.last, p.cur = g, s
 	return proof
 }
 
-// portalsOf asks the target itself which portals it has. Only its own word
-// counts: two machines that call themselves the same target do not end each
-// other's tasks.
-func portalsOf(ctx context.Context, s *iscsi.Session, target string) []iscsi.Portal {
-	found, err := s.SendTargets(ctx, "")
-	if err != nil {
-		return nil
-	}
-	for _, t := range found {
-		if t.Name == target {
-			return t.Portals
-		}
-	}
-	return nil
-}
-
 // ProveDead implements datapath.Transport: a login with this path's ISID at a
 // sibling portal of the same portal group reinstates the lost session there
-// (RFC 7143 6.3.5). Both ends must have listed each other's portal in that
-// group; otherwise there is no proof.
+// (RFC 7143 6.3.5).
 func (p *iscsiPath) ProveDead(ctx context.Context) error {
-	lost, candidates := p.reinstatable()
-	if len(candidates) == 0 {
-		return datapath.ErrNoProof
-	}
+	p.mu.Lock()
+	lost := p.last
+	p.mu.Unlock()
 	err := error(datapath.ErrNoProof)
-	for _, c := range candidates {
+	for _, c := range p.siblings {
+		c.mu.Lock()
+		same := c != p && lost.known && c.last.known && c.last.tpgt == lost.tpgt
+		c.mu.Unlock()
+		if !same {
+			continue
+		}
 		if err = p.reinstateAt(ctx, c, lost); err == nil {
 			return nil
 		}
@@ -124,50 +112,44 @@ func (p *iscsiPath) ProveDead(ctx context.Context) error {
 	return err
 }
 
-func (p *iscsiPath) reinstatable() (lost group, out []*iscsiPath) {
-	p.mu.Lock()
-	lost = p.last
-	p.mu.Unlock()
-	for _, c := range p.siblings {
-		if c == p {
-			continue
-		}
-		c.mu.Lock()
-		g := c.last
-		c.mu.Unlock()
-		if g.known && lost.known && g.tpgt == lost.tpgt && lists(lost.portals, g) && lists(g.portals, lost) {
-			out = append(out, c)
-		}
-	}
-	return lost, out
-}
-
-// lists reports whether portals holds g's address in g's portal group.
-func lists(portals []iscsi.Portal, g group) bool {
-	for _, p := range portals {
-		if p.Address == g.address && p.TPGT == g.tpgt {
-			return true
-		}
-	}
-	return false
-}
-
+// reinstateAt logs in at the sibling's portal in the lost session's name. The
+// target there must itself list the lost portal in its own group: two machines
+// that merely call themselves the same target do not end each other's tasks.
+// It is asked in a discovery session, because some targets drop a normal
+// session that asks.
 func (p *iscsiPath) reinstateAt(ctx context.Context, c *iscsiPath, lost group) error {
-	cfg := c.session
-	cfg.ISID = p.session.ISID
+	found, err := iscsi.Discover(ctx, c.session)
+	if err != nil {
+		return err
+	}
+	if !listed(found, p.cfg.Target, lost) {
+		return datapath.ErrNoProof
+	}
 	if p.alive() {
 		// Its own login is the proof; one more would only end the new session.
 		return errors.New("the path itself is back")
 	}
+	cfg := c.session
+	cfg.ISID = p.session.ISID
 	s, err := iscsi.Dial(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = s.Logout(ctx) }()
-	if s.Info().TPGT != lost.tpgt || !lists(portalsOf(ctx, s, p.cfg.Target), lost) {
+	if s.Info().TPGT != lost.tpgt {
 		return fmt.Errorf("portal %s no longer shares a portal group with %s", c.portal, p.portal)
 	}
 	return nil
+}
+
+// listed reports whether a target names g's portal, in g's portal group.
+func listed(found []iscsi.DiscoveredTarget, target string, g group) bool {
+	for _, t := range found {
+		if t.Name == target && slices.Contains(t.Portals, iscsi.Portal{Address: g.address, TPGT: g.tpgt}) {
+			return true
+		}
+	}
+	return false
 }
 
 // facts turns what the unit said into the datapath's terms.

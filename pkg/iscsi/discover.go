@@ -2,6 +2,7 @@ package iscsi
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net"
 
@@ -17,6 +18,9 @@ func Discover(ctx context.Context, cfg Config) ([]DiscoveredTarget, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A session of its own: it must reinstate nobody's, and tgt refuses ISID 0.
+	_, _ = rand.Read(cfg.ISID[1:])
+	cfg.ISID[0] = isidRandom
 	conn, l, err := connect(ctx, &cfg, true)
 	if err != nil {
 		return nil, cfg.wrap(err)
@@ -32,6 +36,9 @@ func Discover(ctx context.Context, cfg Config) ([]DiscoveredTarget, error) {
 	}
 	return found, nil
 }
+
+// isidRandom is the type of a random ISID (RFC 7143 11.12.5).
+const isidRandom = 0x80
 
 // sendTargets runs SendTargets=All and a logout on a connection fresh from
 // the login.
