@@ -36,8 +36,8 @@ type transmitter struct {
 	// What belongs to gated units.
 	parked     fifo[blk.Command, *blk.Command]
 	parkedJobs fifo[job, *job]
-	cmdSN   uint32
-	seq     uint64
+	cmdSN      uint32
+	seq        uint64
 
 	// Holder's: the batch. pend is what of iov is not sent yet.
 	arena []byte
