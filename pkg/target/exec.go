@@ -16,7 +16,9 @@ var (
 	senseNoSpace     = scsi.Sense{Key: scsi.KeyDataProtect, ASC: 0x27, ASCQ: 0x07}
 	senseWriteError  = scsi.Sense{Key: scsi.KeyMedium, ASC: 0x0C}
 	senseReadError   = scsi.Sense{Key: scsi.KeyMedium, ASC: 0x11}
-	senseNoSaving    = scsi.Sense{Key: scsi.KeyIllegalRequest, ASC: 0x39}
+	// senseDataLost: write data missing or out of order (RFC 7143 11.4.7.2).
+	senseDataLost = scsi.Sense{Key: scsi.KeyAborted, ASC: 0x0C, ASCQ: 0x0D}
+	senseNoSaving = scsi.Sense{Key: scsi.KeyIllegalRequest, ASC: 0x39}
 )
 
 // attended answers with a pending unit attention, if there is one (SAM-5 5.14).
@@ -264,7 +266,7 @@ func (m *Machine) doUnmap(t *task) {
 			return
 		}
 	}
-	if total > maxZero {
+	if total > maxUnmapBlocks*bs {
 		m.check(t, scsi.SenseInvalidParam)
 		return
 	}

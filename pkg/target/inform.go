@@ -89,7 +89,7 @@ func (m *Machine) vpd(t *task, d *Device) ([]byte, bool) {
 	case scsi.PageBlockLimits:
 		l := scsi.BlockLimits{WriteSameNonZero: true, MaxTransfer: uint32(maxTransfer / bs), MaxWriteSame: maxZero / bs}
 		if !t.unit.Thick {
-			l.MaxUnmap, l.MaxUnmapDescriptors, l.UnmapGranule = uint32(maxZero/bs), maxUnmapExtents, uint32(max(1, 4096/bs))
+			l.MaxUnmap, l.MaxUnmapDescriptors, l.UnmapGranule = maxUnmapBlocks, maxUnmapExtents, uint32(max(1, 4096/bs))
 		}
 		return l.Append(nil), true
 	case scsi.PageCharacteristics:

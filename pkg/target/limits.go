@@ -31,8 +31,9 @@ const (
 	maxBuffered = 512 << 20
 	// maxIdleBuffers bounds the buffers kept for reuse, bytes.
 	maxIdleBuffers = 64 << 20
-	// maxZero is the longest WRITE SAME or UNMAP, bytes.
-	maxZero = 1 << 30
+	// maxZero is the longest WRITE SAME, bytes; maxUnmapBlocks the most of one UNMAP.
+	maxZero        = 1 << 30
+	maxUnmapBlocks = 1 << 20
 	// maxUnmapExtents is the most descriptors of one UNMAP.
 	maxUnmapExtents = 256
 	// maxParam is the longest parameter list taken, bytes.

@@ -187,12 +187,12 @@ func (c *Conn) fits(t *task, h []byte, n int) bool {
 		return false // stale: it has all its data
 	case t.unsolicited != (p.TTT == pdu.NoTag) || !t.unsolicited && p.TTT != t.ttt:
 		c.fail("Data-Out with a transfer tag nobody gave")
-	case p.DataSN != t.dataSN:
-		c.fail("Data-Out out of order")
-	case p.Offset != t.got || uint64(p.Offset)+uint64(n) > uint64(limit):
-		c.fail("Data-Out outside the burst")
+		return false
+	case p.DataSN != t.dataSN, p.Offset != t.got, uint64(p.Offset)+uint64(n) > uint64(limit):
+		c.m.check(t, senseDataLost) // with ErrorRecoveryLevel 0 the command is lost
+		return false
 	}
-	return !c.closing
+	return true
 }
 
 // dataOut takes write data.
@@ -220,7 +220,7 @@ func (c *Conn) dataOut(h, data []byte, landedFor *task) {
 		return
 	}
 	if !t.unsolicited && t.got < t.burst {
-		c.fail("Data-Out burst ended early")
+		c.m.check(t, senseDataLost)
 		return
 	}
 	t.unsolicited, t.dataSN = false, 0
