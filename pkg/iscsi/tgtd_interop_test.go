@@ -91,41 +91,6 @@ func deadline(t *testing.T) context.Context {
 	return ctx
 }
 
-// waiter is a sink for tests that wait for each command.
-type waiter struct {
-	done chan *blk.Command
-	lost chan *blk.Command
-}
-
-func newWaiter() *waiter {
-	return &waiter{make(chan *blk.Command, 4096), make(chan *blk.Command, 1)}
-}
-
-func (w *waiter) Complete(c *blk.Command)          { w.done <- c }
-func (w *waiter) BatchEnd()                        {}
-func (w *waiter) Evidence(blk.Evidence)            {}
-func (w *waiter) Lost(first *blk.Command, _ error) { w.lost <- first }
-
-func do(t *testing.T, l *LUN, w *waiter, cmds ...*blk.Command) {
-	t.Helper()
-	sent, back := 0, 0
-	for back < len(cmds) {
-		for sent < len(cmds) && l.Submit(cmds[sent], 0) {
-			sent++
-		}
-		l.Kick()
-		select {
-		case c := <-w.done:
-			back++
-			if c.Verdict.Class != blk.Good {
-				t.Fatalf("%v of %d bytes at %d: %v", c.Op, c.Len, c.Off, c.Verdict)
-			}
-		case <-w.lost:
-			t.Fatalf("session lost: %v", l.s.Err())
-		}
-	}
-}
-
 func open(t *testing.T, cfg Config) (*Session, *LUN, *waiter) {
 	t.Helper()
 	ctx := deadline(t)
