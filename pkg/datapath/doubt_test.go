@@ -102,6 +102,7 @@ func TestReconnectingWithTheSameSessionIsProofOfFence(t *testing.T) {
 		r.paths[1].set(func() { r.paths[1].auto = true })
 		for !c.answered(w2) {
 			time.Sleep(10 * time.Millisecond)
+			synctest.Wait()
 		}
 		if d := time.Since(start); d > 10*time.Second {
 			t.Fatalf("waited %v although the path came back", d)
@@ -130,7 +131,8 @@ func TestReconnectWithoutReinstatementIsNoProof(t *testing.T) {
 		c, _ := lossOf(r, func(c *client) *blk.Request { return c.write(0, 1) })
 		r.paths[0].set(func() { r.paths[0].refuse = nil })
 		r.paths[0].lose(errCut, true)
-		time.Sleep(5 * time.Second) // it is back by now
+		time.Sleep(5 * time.Second)
+		synctest.Wait() // it is back by now
 		r.paths[1].answer(0, good)
 		c.write(0, 2)
 		synctest.Wait()
@@ -192,6 +194,7 @@ func TestReadWaitsForAnOverlapAnsweredWithAnError(t *testing.T) {
 		}
 		r.paths[0].late(0)
 		time.Sleep(16 * time.Second)
+		synctest.Wait()
 		r.paths[1].answer(0, good)
 		synctest.Wait()
 		if !c.answered(rd) || value(rd) != 1 {
@@ -237,6 +240,7 @@ func TestOfTwoOverlappingDoubtsOnlyTheOlderGoesAtOnce(t *testing.T) {
 			t.Fatal("the newer doubt went out before the fence")
 		}
 		time.Sleep(16 * time.Second)
+		synctest.Wait()
 		r.paths[1].answer(0, good)
 		synctest.Wait()
 		if !c.answered(newer) || r.disk.blocks[0] != 2 {
@@ -256,6 +260,7 @@ func TestMultiWriterWithholdsAnInDoubtAnswerUntilTheFence(t *testing.T) {
 			t.Fatal("answered before the fence")
 		}
 		time.Sleep(16 * time.Second)
+		synctest.Wait()
 		if !c.answered(w) || w.Status != blk.OK {
 			t.Fatal("not answered after the fence")
 		}

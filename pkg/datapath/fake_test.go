@@ -272,6 +272,14 @@ func (p *fakePath) late(i int) {
 	p.disk.execute(m)
 }
 
+// evidence reports a unit attention that came with no command.
+func (p *fakePath) evidence(e blk.Evidence) {
+	p.mu.Lock()
+	q := p.q
+	p.mu.Unlock()
+	q.sink.Evidence(e)
+}
+
 func (p *fakePath) set(f func()) { p.mu.Lock(); f(); p.mu.Unlock() }
 
 func (p *fakePath) count() (onWire, taken int) {
