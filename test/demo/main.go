@@ -23,9 +23,11 @@ const (
 	volume  = 1024 * mib
 	fioSize = 64 * mib
 	// runtime is how long the load runs; the events fit into it with room to spare.
-	runtime = 36 * time.Second
+	runtime = 26 * time.Second
 	limit   = 90 * time.Second
 	calm    = 2 * time.Second
+	// oneWay is the latency of the paths, each direction.
+	oneWay = 500 * time.Microsecond
 )
 
 func main() {
@@ -49,7 +51,7 @@ user space. fio writes to it, and reads back and checks what it wrote, while
 the paths are broken one after the other.
 
 `)
-	r, err := rig.Start(ctx, rig.Options{Bin: bin, Size: volume})
+	r, err := rig.Start(ctx, rig.Options{Bin: bin, Size: volume, OneWay: oneWay})
 	if err != nil {
 		return err
 	}

@@ -38,6 +38,9 @@ const (
 // then anyway, and the report shows how long they had waited.
 const fenceWithin = 25 * time.Second
 
+// oneWay is the latency of the paths, each direction.
+const oneWay = 500 * time.Microsecond
+
 // calm is the pause between events; a control event looks at as long a time.
 const calm = time.Second
 
@@ -102,7 +105,7 @@ type load struct {
 }
 
 func (c *config) run(ctx context.Context, rep *report) (err error) {
-	r, err := rig.Start(ctx, rig.Options{Bin: c.bin, Size: volume})
+	r, err := rig.Start(ctx, rig.Options{Bin: c.bin, Size: volume, OneWay: oneWay})
 	if err != nil {
 		return err
 	}
@@ -171,9 +174,8 @@ func (l *load) event(ctx context.Context, s step) (event, error) {
 	from := l.probe.Now()
 	hotFrom := l.hot.Now()
 	at := time.Now()
-	s.inject(l.rig)
-	hit := l.probe.Now()
-	if err := s.heal(ctx, l.rig); err != nil {
+	var hit time.Duration
+	if err := s.run(ctx, l.rig, func() { hit = l.probe.Now() }); err != nil {
 		return e, errors.Join(err, l.probe.Err(), l.hot.Err(), l.fio.Err())
 	}
 	// The writes that overlap wait for a fence, which may come later than the path.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/test/interop/rig"
@@ -71,7 +72,7 @@ func (s step) inject(r *rig.Rig) {
 	}
 }
 
-// heal keeps the fault for its time, ends it, and waits for both paths.
+// heal keeps the fault for its time and ends it.
 func (s step) heal(ctx context.Context, r *rig.Rig) error {
 	p := r.Paths[s.path]
 	switch s.kind {
@@ -87,13 +88,53 @@ func (s step) heal(ctx context.Context, r *rig.Rig) error {
 		p.Restore()
 	case kill:
 		rig.Pause(ctx, s.dwell)
-		if err := p.Revive(ctx); err != nil {
-			return err
-		}
+		return p.Revive(ctx)
 	case reset, both, control:
 	}
-	if err := r.WaitUp(ctx, len(r.Paths)); err != nil {
-		return fmt.Errorf("after %s of path %s: %w", s.kind, p.Name, err)
+	return nil
+}
+
+// broken are the paths whose connections the fault ends.
+func (s step) broken(r *rig.Rig) []*rig.Path {
+	switch s.kind {
+	case both:
+		return r.Paths
+	case reset, kill, blackHole:
+		return r.Paths[s.path : s.path+1]
+	case control, delay:
 	}
 	return nil
+}
+
+// connects reads how often each path has connected so far.
+func connects(r *rig.Rig) ([]uint64, error) {
+	var out []uint64
+	for _, p := range r.Paths {
+		n, err := r.Connects(p)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+// run causes the fault, ends it, and waits until every path is back. hit is
+// called when the fault has happened.
+func (s step) run(ctx context.Context, r *rig.Rig, hit func()) error {
+	before, err := connects(r)
+	if err != nil {
+		return err
+	}
+	s.inject(r)
+	hit()
+	if err := s.heal(ctx, r); err != nil {
+		return err
+	}
+	for _, p := range s.broken(r) {
+		if err := r.WaitBack(ctx, p, before[slices.Index(r.Paths, p)]); err != nil {
+			return fmt.Errorf("after %s of path %s: %w", s.kind, p.Name, err)
+		}
+	}
+	return r.WaitUp(ctx, len(r.Paths))
 }

@@ -15,14 +15,17 @@ type Path struct {
 
 	daemon *tgt.Daemon
 	proxy  *faultproxy.Proxy
+	oneWay time.Duration // of every byte when nothing is wrong
 }
 
-func newPath(name string, d *tgt.Daemon) (*Path, error) {
+func newPath(name string, d *tgt.Daemon, oneWay time.Duration) (*Path, error) {
 	proxy, err := faultproxy.Listen("127.0.0.1:0", d.Portal())
 	if err != nil {
 		return nil, err
 	}
-	return &Path{Name: name, daemon: d, proxy: proxy}, nil
+	p := &Path{Name: name, daemon: d, proxy: proxy, oneWay: oneWay}
+	p.Delay(0)
+	return p, nil
 }
 
 // Portal is the address the product knows.
@@ -51,14 +54,19 @@ func (p *Path) Reset() { p.must(faultproxy.Fault{Kind: faultproxy.Reset}) }
 // BlackHole swallows every byte and every connection from now on.
 func (p *Path) BlackHole() { p.must(faultproxy.Fault{Kind: faultproxy.BlackHole}) }
 
-// Delay makes every byte late by d.
-func (p *Path) Delay(d time.Duration) { p.must(faultproxy.Fault{Kind: faultproxy.Delay, Wait: d}) }
+// Delay makes every byte late by d, beyond what is usual.
+func (p *Path) Delay(d time.Duration) {
+	if d += p.oneWay; d > 0 {
+		p.must(faultproxy.Fault{Kind: faultproxy.Delay, Wait: d})
+	}
+}
 
 // Restore ends black holes and delays. What was swallowed stays so.
 func (p *Path) Restore() {
 	if err := p.proxy.Heal(); err != nil {
 		panic(fmt.Sprintf("rig: heal path %s: %v", p.Name, err))
 	}
+	p.Delay(0)
 }
 
 func (p *Path) must(f faultproxy.Fault) {

@@ -23,7 +23,6 @@ const (
 	stopWithin   = 40 * time.Second // from SIGTERM until attach has ended
 	pathsWithin  = 5 * time.Second  // one call of csi-mpath paths
 	pollEvery    = 20 * time.Millisecond
-	askEvery     = 100 * time.Millisecond // csi-mpath paths is a process each time
 )
 
 // Options describe a rig.
@@ -31,6 +30,10 @@ type Options struct {
 	Bin  string   // the csi-mpath binary
 	Size int64    // bytes of the volume
 	Args []string // more flags for attach
+	// OneWay is the latency of each path in each direction, as a network has it:
+	// without it, most requests wait in the product's queue or in ours, and few
+	// are on a path when it breaks.
+	OneWay time.Duration
 	// Up is how many paths must be up to begin with; 0 is all.
 	Up int
 	// Target changes each daemon's configuration (Name is a, b); nil leaves it.
@@ -72,7 +75,7 @@ func Start(ctx context.Context, opt Options) (_ *Rig, err error) {
 		}
 	}()
 	for i, d := range []*tgt.Daemon{pair.A, pair.B} {
-		p, err := newPath(string(rune('A'+i)), d)
+		p, err := newPath(string(rune('A'+i)), d, opt.OneWay)
 		if err != nil {
 			return nil, err
 		}
@@ -140,13 +143,9 @@ func (r *Rig) Stop() error {
 
 // Until waits for a condition, polling it, bounded by limit.
 func Until(ctx context.Context, limit time.Duration, what string, done func() bool) error {
-	return until(ctx, limit, pollEvery, what, done)
-}
-
-func until(ctx context.Context, limit, every time.Duration, what string, done func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for !done() {
 		select {

@@ -2,22 +2,18 @@ package rig
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/datapath"
+	"github.com/csi-mpath/csi-mpath/pkg/device"
 )
 
-// PathStatus is what csi-mpath says of one path, as far as the rig needs it.
-type PathStatus struct {
-	Portal string `json:"portal"`
-	State  string `json:"state"`
-}
-
 // stateUp is the state of a path that carries I/O.
-const stateUp = "active"
+const stateUp = "live"
 
 // Run runs a csi-mpath command and returns its standard output.
 func (r *Rig) Run(ctx context.Context, args ...string) (string, error) {
@@ -36,33 +32,27 @@ func (r *Rig) Run(ctx context.Context, args ...string) (string, error) {
 	return string(out), fmt.Errorf("csi-mpath %s: %w", args[0], err)
 }
 
-// Table is the output of csi-mpath paths.
-func (r *Rig) Table(ctx context.Context) (string, error) {
-	return r.Run(ctx, "paths", "--state-dir", r.state)
+// Table is the output of csi-mpath paths, with more flags.
+func (r *Rig) Table(ctx context.Context, more ...string) (string, error) {
+	return r.Run(ctx, append([]string{"paths", "--state-dir", r.state}, more...)...)
 }
 
-// Status asks the product for its paths.
-func (r *Rig) Status(ctx context.Context) ([]PathStatus, error) {
-	out, err := r.Run(ctx, "paths", "--state-dir", r.state, "-o", "json")
+// Status asks the product for its paths, the way csi-mpath paths does, but
+// without a process each time: the load must not feel it.
+func (r *Rig) Status() ([]datapath.PathStatus, error) {
+	all, err := device.ReadStatus(r.state)
 	if err != nil {
 		return nil, err
 	}
-	var doc []struct {
-		Paths []PathStatus `json:"paths"`
+	if len(all) != 1 {
+		return nil, fmt.Errorf("%d volumes answer in %s, want 1", len(all), r.state)
 	}
-	if err := json.Unmarshal([]byte(out), &doc); err != nil {
-		return nil, fmt.Errorf("csi-mpath paths -o json: %w in %.200q", err, out)
-	}
-	var all []PathStatus
-	for _, v := range doc {
-		all = append(all, v.Paths...)
-	}
-	return all, nil
+	return all[0].Paths, nil
 }
 
 // WaitUp waits until n paths carry I/O.
 func (r *Rig) WaitUp(ctx context.Context, n int) error {
-	return r.wait(ctx, upWithin, fmt.Sprintf("%d paths", n), func(all []PathStatus) bool {
+	return r.wait(ctx, upWithin, fmt.Sprintf("%d paths", n), func(all []datapath.PathStatus) bool {
 		up := 0
 		for _, p := range all {
 			if p.State == stateUp {
@@ -73,11 +63,37 @@ func (r *Rig) WaitUp(ctx context.Context, n int) error {
 	})
 }
 
+// Connects is how often the product has connected a path so far.
+func (r *Rig) Connects(path *Path) (uint64, error) {
+	all, err := r.Status()
+	if err != nil {
+		return 0, err
+	}
+	for _, p := range all {
+		if p.Name == path.Portal() {
+			return p.Connects, nil
+		}
+	}
+	return 0, fmt.Errorf("path %s is not among %s", path.Name, states(all))
+}
+
+// WaitBack waits until a path carries I/O on a connection after number before.
+func (r *Rig) WaitBack(ctx context.Context, path *Path, before uint64) error {
+	return r.wait(ctx, upWithin, "the return of path "+path.Name, func(all []datapath.PathStatus) bool {
+		for _, p := range all {
+			if p.Name == path.Portal() {
+				return p.State == stateUp && p.Connects > before
+			}
+		}
+		return false
+	})
+}
+
 // WaitDown waits until the product has noticed that a path is lost.
 func (r *Rig) WaitDown(ctx context.Context, lost *Path) error {
-	return r.wait(ctx, downWithin, "the loss of path "+lost.Name, func(all []PathStatus) bool {
+	return r.wait(ctx, downWithin, "the loss of path "+lost.Name, func(all []datapath.PathStatus) bool {
 		for _, p := range all {
-			if p.Portal == lost.Portal() {
+			if p.Name == lost.Portal() {
 				return p.State != stateUp
 			}
 		}
@@ -86,21 +102,29 @@ func (r *Rig) WaitDown(ctx context.Context, lost *Path) error {
 }
 
 // wait polls the product's own word. Its last answer is part of the error.
-func (r *Rig) wait(ctx context.Context, limit time.Duration, what string, ok func([]PathStatus) bool) error {
-	var all []PathStatus
+func (r *Rig) wait(ctx context.Context, limit time.Duration, what string, ok func([]datapath.PathStatus) bool) error {
+	var all []datapath.PathStatus
 	var err error
-	late := until(ctx, limit, askEvery, what, func() bool {
+	late := Until(ctx, limit, what, func() bool {
 		if r.Err() != nil {
 			return true
 		}
-		all, err = r.Status(ctx)
+		all, err = r.Status()
 		return err == nil && ok(all)
 	})
 	if gone := r.Err(); gone != nil {
 		return gone
 	}
 	if late != nil {
-		return errors.Join(fmt.Errorf("%w; paths are %v", late, all), err)
+		return errors.Join(fmt.Errorf("%w; paths are %s", late, states(all)), err)
 	}
 	return nil
+}
+
+func states(all []datapath.PathStatus) string {
+	var out []string
+	for _, p := range all {
+		out = append(out, strings.TrimSpace(p.Name+" "+p.State+" "+p.LastError))
+	}
+	return strings.Join(out, "; ")
 }

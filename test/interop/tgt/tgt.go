@@ -204,3 +204,6 @@ func (d *Daemon) Update(ctx context.Context, params string) error {
 	return d.admin(ctx, "--op", "update", "--mode", "logicalunit", "--tid", "1",
 		"--lun", fmt.Sprint(d.cfg.LUN), "--params", params)
 }
+
+// Log is the end of what the daemon printed.
+func (d *Daemon) Log() string { return d.child.Output() }
