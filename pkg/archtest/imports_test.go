@@ -71,7 +71,7 @@ var rooms = map[string]room{
 	"pkg/agent/store":   {may: []string{"pkg/backend"}},
 	"pkg/agent/export":  {may: []string{"pkg/backend", "pkg/target"}},
 	"pkg/target": {may: []string{"pkg/scsi", "pkg/nvme", "pkg/iscsi/pdu", "pkg/iscsi/auth", "pkg/nvmetcp/pdu",
-		"pkg/nvmetcp/auth", "pkg/blk"}},
+		"pkg/nvmetcp/auth", "pkg/blk", "pkg/poll"}},
 
 	"pkg/bench": {may: []string{"pkg/device", "pkg/datapath", "pkg/pathsel", "pkg/merge", "pkg/tagset",
 		"pkg/bufpool", "pkg/mpsc", "pkg/poll", "pkg/blk", "pkg/iscsi", "pkg/nvmetcp", "pkg/nbd", "pkg/nbd/nbdtest", "pkg/target"}},

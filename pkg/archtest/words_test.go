@@ -59,8 +59,9 @@ func atomicFindings(s *source) []string {
 		"use a typed atomic (atomic.Uint64): its alignment and every access are safe by construction")
 }
 
+// sleepFindings: in a synctest bubble a sleep takes no time and is exact.
 func sleepFindings(s *source) []string {
-	if !s.isTest() {
+	if !s.isTest() || localName(s, "testing/synctest") != "" {
 		return nil
 	}
 	return explain(calls(s, "time", func(n string) bool { return n == "Sleep" }),
