@@ -87,6 +87,7 @@ type Device struct {
 	noPath    *time.Timer
 	joined    chan struct{} // closed when MinPaths were live once
 	everUp    int
+	hopeless  chan struct{} // every path's last attempt was hopeless
 	closed    bool
 
 	cancel context.CancelFunc
@@ -94,8 +95,8 @@ type Device struct {
 }
 
 // Open brings up a device over the given transports and returns once MinPaths
-// of them are live; the others go on trying. When ctx ends first, the error
-// names every path and its cause.
+// of them are live; the others go on trying. When ctx ends first, or no path
+// has any hope (ErrDefinite), the error names every path and its cause.
 func Open(ctx context.Context, cfg Config, transports []Transport) (*Device, error) {
 	if len(transports) == 0 || len(transports) > MaxPaths {
 		return nil, fmt.Errorf("volume %s: %d paths given, 1 to %d are possible", cfg.Name, len(transports), MaxPaths)
@@ -117,22 +118,25 @@ func Open(ctx context.Context, cfg Config, transports []Transport) (*Device, err
 		d.wg.Add(1)
 		go p.run(run)
 	}
+	var err error
 	select {
 	case <-d.joined:
 		return d, nil
 	case <-ctx.Done():
-		err := d.openError(ctx.Err())
-		cancel()
-		d.wg.Wait()
-		return nil, err
+		err = d.openError(ctx.Err())
+	case <-d.hopeless:
+		err = d.openError(nil)
 	}
+	cancel()
+	d.wg.Wait()
+	return nil, err
 }
 
 func newDevice(cfg Config) *Device {
 	if cfg.CommandTimeout == 0 {
 		cfg.CommandTimeout = 30 * time.Second
 	}
-	d := &Device{cfg: cfg, selector: cfg.Selector, joined: make(chan struct{})}
+	d := &Device{cfg: cfg, selector: cfg.Selector, joined: make(chan struct{}), hopeless: make(chan struct{}, 1)}
 	if d.selector == nil {
 		d.selector = pathsel.ServiceTime{}
 	}

@@ -29,8 +29,19 @@ func (d *Device) setStateLocked(p *Path, st PathState, err error) {
 	if p.state != st {
 		p.state, p.stateSince = st, time.Now()
 	}
-	if err != nil {
-		p.lastErr = err
+	if err == nil {
+		return
+	}
+	p.lastErr = err
+	p.hopeless = errors.Is(err, ErrDefinite) || errors.Is(err, errMismatch)
+	for _, o := range d.paths {
+		if !o.hopeless || o.live != nil {
+			return
+		}
+	}
+	select {
+	case d.hopeless <- struct{}{}:
+	default:
 	}
 }
 

@@ -14,6 +14,11 @@ import (
 // own portal. ProveDead returns it to say that asking again is useless.
 var ErrNoProof = errors.New("no proof of fence is possible away from the path's own portal")
 
+// ErrDefinite marks an error of Connect that only an operator can cure: wrong
+// name, wrong secret, no such unit. The path is tried again all the same, but
+// Open does not wait for it.
+var ErrDefinite = errors.New("not curable by waiting")
+
 // PathState is where a path is in its life.
 //
 //	Connecting -> Live -> Connecting ...
@@ -51,6 +56,7 @@ type Path struct {
 	live       *live
 	lastErr    error
 	seen       *Facts // of the last incarnation that joined
+	hopeless   bool   // its last attempt ended with ErrDefinite or a mismatch
 	downs      uint64
 	connects   uint64
 }

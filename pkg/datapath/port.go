@@ -12,7 +12,8 @@ import (
 type Transport interface {
 	// Name is what operators call the path: its portal.
 	Name() string
-	// Connect brings up one incarnation of the path: dial, log in, identify.
+	// Connect brings up one incarnation of the path: dial, log in, identify. An
+	// error that wraps ErrDefinite will be the same next time.
 	// From its success until sink.Lost the queue takes commands. ctx bounds
 	// only the attempt.
 	Connect(ctx context.Context, sink blk.Sink) (Queue, error)

@@ -46,12 +46,12 @@ func (p *iscsiPath) FenceBound() time.Duration { return p.cfg.FenceTimeout }
 func (p *iscsiPath) Connect(ctx context.Context, sink blk.Sink) (datapath.Queue, error) {
 	s, err := p.dial(ctx)
 	if err != nil {
-		return nil, err
+		return nil, definite(err)
 	}
 	id, err := s.Identify(ctx, p.cfg.LUN)
 	if err != nil {
 		s.Abort(err)
-		return nil, err
+		return nil, definite(err)
 	}
 	q := &iscsiQueue{p: p, s: s}
 	q.facts = p.facts(&id.Profile, s)
@@ -62,6 +62,16 @@ func (p *iscsiPath) Connect(ctx context.Context, sink blk.Sink) (datapath.Queue,
 	q.lun = s.LUN(p.cfg.LUN, p.cfg.QueueDepth, sink)
 	q.lun.SetProfile(&id.Profile)
 	return q, nil
+}
+
+// definite marks what no retry will cure.
+func definite(err error) error {
+	for _, e := range []error{iscsi.ErrAuth, iscsi.ErrForbidden, iscsi.ErrNotFound, scsi.ErrNoUnit} {
+		if errors.Is(err, e) {
+			return fmt.Errorf("%w (%w)", err, datapath.ErrDefinite)
+		}
+	}
+	return err
 }
 
 // dial logs in, following redirects (RFC 7143 11.13.5) within a limit.

@@ -62,6 +62,8 @@ func (q *query) ask(what string, n int, in []byte) ([]byte, error) {
 		switch {
 		case v.Class == blk.Good:
 			return in[:r.N], nil
+		case sense.Key == scsi.KeyIllegalRequest && sense.ASC == 0x25: // LOGICAL UNIT NOT SUPPORTED
+			return nil, fmt.Errorf("%w: %w", scsi.ErrNoUnit, senseError(what, r))
 		case r.Status == scsi.StatusCheckCondition && sense.Key == scsi.KeyIllegalRequest:
 			return nil, fmt.Errorf("%w: %w", errRefused, senseError(what, r))
 		case v.Class == blk.Retry && attentions < maxUnitAttentions,

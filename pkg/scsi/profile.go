@@ -134,10 +134,13 @@ func (p *Profile) SameVolume(q *Profile) error {
 	return nil
 }
 
+// ErrNoUnit: the target has no logical unit of that number.
+var ErrNoUnit = errors.New("the target has no such logical unit")
+
 // Check refuses a unit that cannot serve as a disk.
 func (p *Profile) Check() error {
 	if p.Qualifier != 0 {
-		return fmt.Errorf("LUN %s: the target has no such logical unit (peripheral qualifier %d)", p.LUN, p.Qualifier)
+		return fmt.Errorf("LUN %s: %w (peripheral qualifier %d)", p.LUN, ErrNoUnit, p.Qualifier)
 	}
 	if p.DeviceType != 0 {
 		return fmt.Errorf("LUN %s: device type %02Xh is not a disk", p.LUN, p.DeviceType)

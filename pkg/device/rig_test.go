@@ -1,0 +1,185 @@
+package device_test
+
+import (
+	"context"
+	"encoding/binary"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/blk"
+	"github.com/csi-mpath/csi-mpath/pkg/datapath"
+	"github.com/csi-mpath/csi-mpath/pkg/device"
+	"github.com/csi-mpath/csi-mpath/pkg/nbd"
+	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/pkg/target"
+)
+
+const patience = 20 * time.Second
+
+// rig is a volume over real sockets: our target with some portals, our device.
+type rig struct {
+	*testing.T
+	srv     *target.Server
+	ram     *target.RAM
+	portals []*target.Portal
+	dev     *device.Device
+	lane    nbd.Lane
+
+	mu     sync.Mutex
+	change chan struct{} // closed and renewed at every answer and event
+	free   []uint32
+	status map[*blk.Request]blk.Status
+	events []datapath.Event
+}
+
+func newRig(t *testing.T, portals int, cfg target.Config) *rig {
+	t.Helper()
+	r := &rig{T: t, ram: target.NewRAM(1 << 20), change: make(chan struct{}), status: map[*blk.Request]blk.Status{}}
+	cfg.LUNs = []target.LUN{{Number: 1, Store: r.ram}}
+	var err error
+	if r.srv, err = target.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.srv.Close() })
+	for i := range portals {
+		p, err := r.srv.ListenPortal("127.0.0.1:0", target.PortalConfig{TPGT: uint16(i + 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.portals = append(r.portals, p)
+	}
+	for i := range uint32(64) {
+		r.free = append(r.free, i)
+	}
+	return r
+}
+
+func (r *rig) config() device.Config {
+	dir, err := os.MkdirTemp("", "dev")
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { _ = os.RemoveAll(dir) })
+	cfg := device.Config{Target: r.srv.Name(), LUN: mustLUN(r.T, "1"), StateDir: dir, Initiator: "iqn.2026-01.test:host",
+		NoPathTimeout: datapath.Never, FenceTimeout: time.Second, PathSelector: "round-robin", Events: r.event}
+	for _, p := range r.portals {
+		cfg.Portals = append(cfg.Portals, p.Addr())
+	}
+	return cfg
+}
+
+func mustLUN(t *testing.T, s string) scsi.LUN {
+	t.Helper()
+	l, err := scsi.ParseLUN(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// open attaches the volume and waits until n paths are usable.
+func (r *rig) open(cfg device.Config, n int) {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var err error
+	if r.dev, err = device.Open(ctx, cfg); err != nil {
+		r.Fatal(err)
+	}
+	if r.lane, err = r.dev.OpenLane(64); err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() {
+		r.lane.Close()
+		r.srv.ClearFaults()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = r.dev.Close(ctx)
+	})
+	r.until("paths usable", func() bool { return r.dev.Status().Usable >= n })
+}
+
+// until waits for something that an answer or an event brings about.
+func (r *rig) until(what string, ok func() bool) {
+	r.Helper()
+	deadline := time.After(patience)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-deadline:
+			r.Fatalf("not in %v: %s; %+v", patience, what, r.dev.Status())
+		case <-tick.C:
+		}
+	}
+}
+
+func (r *rig) event(e datapath.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, e)
+}
+
+func (r *rig) saw(k datapath.EventKind) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.events {
+		if e.Kind == k {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *rig) Flush() {}
+
+func (r *rig) Complete(q *blk.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, twice := r.status[q]; twice {
+		r.Error("a request was answered twice")
+	}
+	r.status[q] = q.Status
+	r.free = append(r.free, q.Slot)
+}
+
+func (r *rig) answered(q *blk.Request) (blk.Status, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	st, ok := r.status[q]
+	return st, ok
+}
+
+func (r *rig) send(op blk.Op, off uint64, n int, v uint64) *blk.Request {
+	r.mu.Lock()
+	slot := r.free[0]
+	r.free = r.free[1:]
+	r.mu.Unlock()
+	q := &blk.Request{Op: op, Slot: slot, Off: off, Len: uint32(n), Owner: r}
+	if op == blk.Read || op == blk.Write {
+		q.Buf = make([]byte, n)
+		for i := 0; i+8 <= n; i += 8 {
+			binary.LittleEndian.PutUint64(q.Buf[i:], v)
+		}
+	}
+	r.lane.Submit(q)
+	return q
+}
+
+func (r *rig) do(op blk.Op, off uint64, n int, v uint64) *blk.Request {
+	r.Helper()
+	q := r.send(op, off, n, v)
+	r.until(op.String()+" answered", func() bool { _, ok := r.answered(q); return ok })
+	return q
+}
+
+// content is the first word of the store at off.
+func (r *rig) content(off uint64) uint64 {
+	b := make([]byte, 8)
+	if err := r.ram.ReadAt(b, off); err != nil {
+		r.Fatal(err)
+	}
+	return binary.LittleEndian.Uint64(b)
+}

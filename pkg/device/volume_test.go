@@ -1,0 +1,237 @@
+package device_test
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/blk"
+	"github.com/csi-mpath/csi-mpath/pkg/datapath"
+	"github.com/csi-mpath/csi-mpath/pkg/device"
+	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/pkg/target"
+)
+
+func TestEveryOperationWorksOverTwoPaths(t *testing.T) {
+	r := newRig(t, 2, target.Config{})
+	r.open(r.config(), 2)
+	for i := range 40 {
+		n := 512 << (i % 10)
+		if q := r.do(blk.Write, uint64(i)*4096%(1<<19), n, uint64(i+1)); q.Status != blk.OK {
+			t.Fatalf("write of %d bytes: %v", n, q.Status)
+		}
+		rd := r.do(blk.Read, uint64(i)*4096%(1<<19), n, 0)
+		want := bytes.Repeat([]byte{byte(i + 1), 0, 0, 0, 0, 0, 0, 0}, n/8)
+		if rd.Status != blk.OK || !bytes.Equal(rd.Buf, want) {
+			t.Fatalf("read of %d bytes: %v, or other data", n, rd.Status)
+		}
+	}
+	for _, op := range []blk.Op{blk.Flush, blk.Trim, blk.WriteZeroes} {
+		n := 65536
+		if op == blk.Flush {
+			n = 0
+		}
+		if q := r.do(op, 0, n, 0); q.Status != blk.OK {
+			t.Fatalf("%v: %v", op, q.Status)
+		}
+	}
+	if r.content(0) != 0 {
+		t.Fatal("write-zeroes left data")
+	}
+}
+
+// facts/datapath.md 4 row 1, with real sockets: the lost path's target holds a
+// write, its retry and a newer write go elsewhere, then the old one executes.
+func TestAWriteHeldInALostPathsTargetDoesNotWin(t *testing.T) {
+	r := newRig(t, 2, target.Config{})
+	r.open(r.config(), 2)
+	hold, err := r.srv.Hold(target.Match{Kind: target.Writes, Count: 1}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w1 := r.send(blk.Write, 0, 4096, 1)
+	<-hold.Arrived()
+	lost := r.portals[r.busyPath()]
+	lost.Kill() // connection gone, and no new one
+	r.until("the retry answered", func() bool { _, ok := r.answered(w1); return ok })
+	w2 := r.send(blk.Write, 0, 4096, 2)
+	hold.Release() // the dead session's write executes now
+	r.until("the late write executed", func() bool { return hold.Len() == 0 })
+	if _, early := r.answered(w2); early && r.saw(datapath.Fenced) == 0 {
+		t.Fatal("the newer write was answered before the fence")
+	}
+	r.until("the newer write answered", func() bool { _, ok := r.answered(w2); return ok })
+	if got := r.content(0); got != 2 {
+		t.Fatalf("the block holds write %d, want 2", got)
+	}
+	if r.saw(datapath.Fenced) != 1 {
+		t.Fatal("no Fenced event")
+	}
+}
+
+// busyPath is the index of the path with a command in flight.
+func (r *rig) busyPath() int {
+	for i, p := range r.dev.Status().Paths {
+		if p.Commands > 0 {
+			return i
+		}
+	}
+	r.Fatal("no path has a command in flight")
+	return -1
+}
+
+func TestReturningToTheSamePortalFencesAtOnce(t *testing.T) {
+	r := newRig(t, 2, target.Config{})
+	cfg := r.config()
+	cfg.FenceTimeout = time.Hour // only a proof can end the wait
+	r.open(cfg, 2)
+	hold, err := r.srv.Hold(target.Match{Kind: target.Writes, Count: 1}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w1 := r.send(blk.Write, 0, 4096, 1)
+	<-hold.Arrived()
+	r.portals[r.busyPath()].Drop()
+	r.until("the retry answered", func() bool { _, ok := r.answered(w1); return ok })
+	if q := r.do(blk.Write, 0, 4096, 2); q.Status != blk.OK || r.content(0) != 2 {
+		t.Fatalf("%v, block holds %d", q.Status, r.content(0))
+	}
+	hold.Release()
+	if r.content(0) != 2 {
+		t.Fatal("a reinstated session's write executed")
+	}
+}
+
+func TestOtherIdentitiesBehindOnePortalAreRefusedBeforeAnyWrite(t *testing.T) {
+	id := scsi.Identity{NAA: "6000000000000000000000000000000a", Serial: "SN1"}
+	for name, other := range map[string]target.Device{
+		"another NAA":        {Identity: scsi.Identity{NAA: "6000000000000000000000000000000b", Serial: "SN1"}},
+		"another serial":     {Identity: scsi.Identity{NAA: id.NAA, Serial: "SN2"}},
+		"another block size": {Identity: id, BlockSize: 4096},
+		"a smaller size":     {Identity: id, Size: 1 << 19},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 2, target.Config{})
+			for i, d := range []target.Device{{Identity: id}, other} {
+				if err := r.srv.SetDevice(r.portals[i].Number(), 1, d); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.portals[1].Stop()
+			r.open(r.config(), 1)
+			writes, err := r.srv.Hold(target.Match{Kind: target.Writes, Portal: r.portals[1].Number()}, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.portals[1].Start(); err != nil {
+				t.Fatal(err)
+			}
+			r.until("the mismatch seen", func() bool { return r.saw(datapath.PathIdentityMismatch) == 1 })
+			for i := range 8 {
+				r.do(blk.Write, uint64(i)*4096, 4096, 1)
+			}
+			st := r.dev.Status().Paths[1]
+			if st.State != "quarantined" || !strings.Contains(st.LastError, "identity mismatch") || writes.Len() != 0 {
+				t.Fatalf("path %+v, %d writes reached it", st, writes.Len())
+			}
+		})
+	}
+}
+
+func TestALUNRemappedUnderIOIsQuarantinedAndGetsNoByte(t *testing.T) {
+	r := newRig(t, 1, target.Config{})
+	r.open(r.config(), 1)
+	r.do(blk.Write, 0, 4096, 1)
+	if err := r.srv.SetDevice(r.portals[0].Number(), 1, target.Device{
+		Identity: scsi.Identity{NAA: "6000000000000000000000000000000b", Serial: "X"}}); err != nil {
+		t.Fatal(err)
+	}
+	r.srv.Attention(r.portals[0].Number(), 1, scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x3f, ASCQ: 0x0e})
+	w := r.send(blk.Write, 0, 4096, 2)
+	r.until("the mismatch seen", func() bool { return r.saw(datapath.PathIdentityMismatch) == 1 })
+	if _, ok := r.answered(w); ok || r.content(0) != 1 {
+		t.Fatalf("the write reached the other volume: %d", r.content(0))
+	}
+}
+
+func TestAnOnlineResizeGrowsTheDevice(t *testing.T) {
+	r := newRig(t, 2, target.Config{})
+	id := scsi.Identity{NAA: "6000000000000000000000000000000a", Serial: "SN1"}
+	set := func(size uint64) {
+		for _, p := range r.portals {
+			if err := r.srv.SetDevice(p.Number(), 1, target.Device{Identity: id, Size: size}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	set(1 << 19)
+	cfg := r.config()
+	r.open(cfg, 2)
+	set(1 << 20)
+	for _, p := range r.portals {
+		r.srv.Attention(p.Number(), 1, scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x2a, ASCQ: 0x09})
+	}
+	for range 4 {
+		r.do(blk.Read, 0, 4096, 0) // meets the attention on each path
+	}
+	r.until("growth", func() bool { return r.dev.Info().Size == 1<<20 })
+	if q := r.do(blk.Write, 1<<19, 4096, 3); q.Status != blk.OK {
+		t.Fatalf("write into the new part: %v", q.Status)
+	}
+}
+
+func TestTheSameVolumeIsNotAttachedTwice(t *testing.T) {
+	r := newRig(t, 1, target.Config{})
+	cfg := r.config()
+	r.open(cfg, 1)
+	if _, err := device.Open(context.Background(), cfg); err == nil || !strings.Contains(err.Error(), "attached already") {
+		t.Fatalf("%v", err)
+	}
+}
+
+func TestStatusIsReadableByAnotherProcess(t *testing.T) {
+	r := newRig(t, 2, target.Config{})
+	cfg := r.config()
+	r.open(cfg, 2)
+	all, err := device.ReadStatus(cfg.StateDir)
+	if err != nil || len(all) != 1 || len(all[0].Paths) != 2 || all[0].Paths[0].State != "live" {
+		t.Fatalf("%+v, %v", all, err)
+	}
+}
+
+func TestADeadPortalDoesNotDelayOpening(t *testing.T) {
+	r := newRig(t, 2, target.Config{})
+	r.portals[0].Stop()
+	cfg := r.config()
+	start := time.Now()
+	r.open(cfg, 1)
+	if d := time.Since(start); d > 3*time.Second {
+		t.Fatalf("opening took %v", d)
+	}
+}
+
+func TestOpenErrorsNamePortalAndCause(t *testing.T) {
+	r := newRig(t, 1, target.Config{})
+	for name, c := range map[string]struct {
+		change func(*device.Config)
+		want   string
+	}{
+		"unreachable":  {func(c *device.Config) { r.portals[0].Stop() }, "connection refused"},
+		"wrong target": {func(c *device.Config) { c.Target = "iqn.2026-01.test:other" }, "target not found"},
+		"wrong LUN":    {func(c *device.Config) { c.LUN = mustLUN(t, "7") }, "LUN 7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := r.config()
+			c.change(&cfg)
+			defer func() { _ = r.portals[0].Start() }()
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			defer cancel()
+			_, err := device.Open(ctx, cfg)
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), cfg.Portals[0]) {
+				t.Fatalf("want %q and the portal, got: %v", c.want, err)
+			}
+		})
+	}
+}
