@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Limits of a run.
+const (
+	// maxTries is how often a workload is measured while its control is void.
+	maxTries = 3
+	// controlSpan is how far the control's median may leave 1.
+	controlSpan = 0.05
+)
+
+// bench is one run.
+type bench struct {
+	config
+	ctx    context.Context
+	dir    string // temporary files, in memory where there is /dev/shm
+	procs  []*process
+	claims []claim
+	began  time.Time
+}
+
+// peer is one server under load. Several stand ready, one is driven at a time.
+type peer struct {
+	name string
+	uri  string
+	// server's CPU time is what an I/O costs.
+	server *process
+}
+
+// workload is one fio job.
+type workload struct {
+	name      string
+	rw, bs    string
+	depth     int
+	bandwidth bool // shown in MB/s
+	// goals by name of the baseline: the ratio claimed.
+	goals map[string]float64
+}
+
+// suite brings up peers, ours first, and says what to run on them.
+type suite struct {
+	start     func(b *bench) ([]peer, error)
+	workloads []workload
+}
+
+func newBench(ctx context.Context, c config) (*bench, error) {
+	base := ""
+	if i, err := os.Stat("/dev/shm"); err == nil && i.IsDir() {
+		base = "/dev/shm" // a file on a disk would be measured with its disk
+	}
+	dir, err := os.MkdirTemp(base, "bench")
+	if err != nil {
+		return nil, err
+	}
+	return &bench{config: c, ctx: ctx, dir: dir, began: time.Now()}, nil
+}
+
+func (b *bench) close() error {
+	b.stopAll()
+	return os.RemoveAll(b.dir)
+}
+
+func (b *bench) stopAll() {
+	for i := len(b.procs) - 1; i >= 0; i-- {
+		b.procs[i].stop()
+	}
+	b.procs = nil
+}
+
+func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
+
+func (b *bench) progress(format string, a ...any) {
+	fmt.Fprintf(os.Stderr, "%4.0fs  %s\n", time.Since(b.began).Seconds(), fmt.Sprintf(format, a...))
+}
+
+// need reports the programs that are missing.
+func need(programs ...string) error {
+	var missing []string
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err != nil {
+			missing = append(missing, p)
+		}
+	}
+	if missing != nil {
+		return fmt.Errorf("%s not installed: run make setup", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+func (b *bench) suite(name string, s suite) error {
+	b.progress("suite %s: starting the peers", name)
+	defer b.stopAll()
+	peers, err := s.start(b)
+	if err != nil {
+		return err
+	}
+	for _, p := range peers {
+		if _, err := b.fio(p, workload{rw: "write", bs: "1M", depth: 4}, fill); err != nil {
+			return fmt.Errorf("fill %s: %w", p.name, err)
+		}
+	}
+	for _, w := range s.workloads {
+		if err := b.workload(name, peers, w); err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
+		}
+	}
+	return nil
+}
+
+// workload measures one workload on every peer until its control holds.
+func (b *bench) workload(suite string, peers []peer, w workload) error {
+	for try := 1; ; try++ {
+		samples, err := b.rounds(peers, w)
+		if err != nil {
+			return err
+		}
+		cs := judge(suite, peers, w, samples)
+		void := !controlHolds(samples)
+		for _, c := range cs {
+			b.progress("%s: %s", w.name, c.line())
+		}
+		if void && try < maxTries && b.ctx.Err() == nil {
+			b.progress("%s: control %.3f is outside 1.00 +-%.2f: measured again", w.name, control(samples).median, controlSpan)
+			continue
+		}
+		for i := range cs {
+			cs[i].Void, cs[i].tries = void, try
+		}
+		b.claims = append(b.claims, cs...)
+		return nil
+	}
+}
+
+// rounds measures each peer, and ours twice, once per round; the order rotates.
+func (b *bench) rounds(peers []peer, w workload) ([][]sample, error) {
+	again := append(append([]peer{}, peers...), peers[0])
+	samples := make([][]sample, len(again))
+	for _, p := range again {
+		if _, err := b.fio(p, w, warm); err != nil {
+			return nil, fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	for round := range b.config.rounds {
+		b.progress("%s: round %d of %d", w.name, round+1, b.config.rounds)
+		for i := range again {
+			k := (round + i) % len(again)
+			s, err := b.measure(again[k], w)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", again[k].name, err)
+			}
+			samples[k] = append(samples[k], s)
+		}
+	}
+	return samples, nil
+}
+
+// sample is one run of a workload on one peer.
+type sample struct {
+	iops, mbps float64
+	cpu        float64 // microseconds of the server per I/O
+	p99        float64 // microseconds
+}
+
+func (b *bench) measure(p peer, w workload) (sample, error) {
+	before, err := p.server.cpuTime()
+	if err != nil {
+		return sample{}, err
+	}
+	s, err := b.fio(p, w, b.seconds)
+	if err != nil {
+		return sample{}, err
+	}
+	after, err := p.server.cpuTime()
+	if s.ios > 0 {
+		s.cpu = float64((after - before).Microseconds()) / s.ios
+	}
+	return s.sample, err
+}
+
+// verdict is an error when a claim failed or is void.
+func (b *bench) verdict() error {
+	var errs []error
+	for _, c := range b.claims {
+		switch {
+		case c.Void:
+			errs = append(errs, fmt.Errorf("void, the control left 1.00 +-%.2f: %s %s", controlSpan, c.Suite, c.Claim))
+		case !c.Met:
+			errs = append(errs, fmt.Errorf("not met: %s %s: %.2f, goal %.2f", c.Suite, c.Claim, c.Ratio, c.Goal))
+		}
+	}
+	if b.json != "" {
+		errs = append(errs, b.writeJSON())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// deviceSize is what the peers serve, and what a job spreads over, bytes.
+const deviceSize = 256 << 20
+
+// Special lengths of a job, in place of seconds.
+const (
+	fill = -1  // the whole device once
+	warm = 0.3 // seconds, not recorded
+)
+
+// fioResult is a sample and the number of I/Os behind it.
+type fioResult struct {
+	sample
+	ios float64
+}
+
+// fio runs one job on a peer for so many seconds.
+func (b *bench) fio(p peer, w workload, seconds float64) (fioResult, error) {
+	arg := b.pin([]string{"fio", "--name=job", "--ioengine=nbd", "--uri=" + p.uri, "--output-format=json",
+		"--rw=" + w.rw, "--bs=" + w.bs, fmt.Sprintf("--iodepth=%d", w.depth),
+		fmt.Sprintf("--size=%d", deviceSize), "--randrepeat=1", "--norandommap"})
+	limit := 60 * time.Second
+	if seconds != fill {
+		arg = append(arg, "--time_based", fmt.Sprintf("--runtime=%dms", int(seconds*1000)))
+		limit = time.Duration(seconds*float64(time.Second))*2 + 20*time.Second
+	}
+	ctx, cancel := context.WithTimeout(b.ctx, limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, arg[0], arg[1:]...)
+	var errOut tail
+	cmd.Stderr = &errOut
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.Output()
+	if err != nil {
+		return fioResult{}, fmt.Errorf("fio --rw=%s --bs=%s: %w: %s", w.rw, w.bs, errors.Join(err, ctx.Err()), errOut.String())
+	}
+	return parseFio(string(out))
+}
+
+type fioSide struct {
+	IOPS  float64 `json:"iops"`
+	Bytes float64 `json:"bw_bytes"`
+	Total float64 `json:"total_ios"`
+	Clat  struct {
+		Percentile map[string]float64 `json:"percentile"` // nanoseconds
+	} `json:"clat_ns"`
+}
+
+// parseFio reads fio's JSON, which may follow lines of text.
+func parseFio(out string) (fioResult, error) {
+	i := strings.Index(out, "{")
+	if i < 0 {
+		return fioResult{}, fmt.Errorf("fio printed no result: %.200s", out)
+	}
+	var r struct {
+		Jobs []struct {
+			Error int     `json:"error"`
+			Read  fioSide `json:"read"`
+			Write fioSide `json:"write"`
+		} `json:"jobs"`
+	}
+	if err := json.Unmarshal([]byte(out[i:]), &r); err != nil {
+		return fioResult{}, fmt.Errorf("fio's result: %w", err)
+	}
+	if len(r.Jobs) != 1 || r.Jobs[0].Error != 0 {
+		return fioResult{}, fmt.Errorf("fio's job failed: %.300s", out[i:])
+	}
+	side := r.Jobs[0].Read
+	if r.Jobs[0].Write.Total > side.Total {
+		side = r.Jobs[0].Write
+	}
+	if side.Total == 0 {
+		return fioResult{}, errors.New("fio's job did no I/O")
+	}
+	return fioResult{ios: side.Total, sample: sample{iops: side.IOPS, mbps: side.Bytes / 1e6,
+		p99: side.Clat.Percentile["99.000000"] / 1e3}}, nil
+}

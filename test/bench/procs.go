@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// innerMark tells the supervised process from its supervisor.
+const innerMark = "CSI_MPATH_BENCH_INNER"
+
+// supervise runs this program once more in a session of its own, so that all
+// that is measured shares one scheduling group, and passes signals on.
+func supervise() int {
+	self, err := os.Executable()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		return 1
+	}
+	cmd := exec.Command(self, os.Args[1:]...)
+	cmd.Env = append(os.Environ(), innerMark+"=1")
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		return 1
+	}
+	go func() {
+		for s := range signals {
+			_ = cmd.Process.Signal(s)
+		}
+	}()
+	_ = cmd.Wait()
+	return max(cmd.ProcessState.ExitCode(), 0)
+}
+
+// raisePriority asks for a larger share against the machine's other work; it
+// needs root and the kernel's autogroups, and changes no ratio.
+func raisePriority() { _ = os.WriteFile("/proc/self/autogroup", []byte("-10"), 0) }
+
+// process is a server or target that the bench started.
+type process struct {
+	name string
+	cmd  *exec.Cmd
+	out  tail
+	done chan struct{}
+}
+
+// tail keeps the last bytes of a program's output for error messages.
+type tail struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+	to  io.Writer
+}
+
+const tailSize = 4096
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.to != nil {
+		_, _ = t.to.Write(p)
+	}
+	t.buf.Write(p)
+	if n := t.buf.Len() - tailSize; n > 0 {
+		t.buf.Next(n)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(t.buf.String())
+}
+
+// start runs a program, pinned, in a process group of its own, until stop or
+// the end of the bench.
+func (b *bench) start(name string, env []string, arg ...string) (*process, error) {
+	p := &process{name: name, done: make(chan struct{})}
+	if b.verbose {
+		p.out.to = os.Stderr
+	}
+	p.cmd = exec.Command(b.pin(arg)[0], b.pin(arg)[1:]...)
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w (make setup installs the peers)", name, err)
+	}
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.done)
+	}()
+	b.procs = append(b.procs, p)
+	return p, nil
+}
+
+// pin puts taskset before a command line.
+func (b *bench) pin(arg []string) []string {
+	if b.cpu == "" {
+		return arg
+	}
+	return append([]string{"taskset", "-c", b.cpu}, arg...)
+}
+
+// stop ends the process and everything it started: politely, then not.
+func (p *process) stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(2 * time.Second):
+	}
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	<-p.done
+}
+
+// await polls until ready, the process's death or ten seconds.
+func (b *bench) await(p *process, what string, ready func() bool) error {
+	limit := time.After(10 * time.Second)
+	for !ready() {
+		select {
+		case <-b.ctx.Done():
+			return b.ctx.Err()
+		case <-p.done:
+			return fmt.Errorf("%s ended before %s: %s", p.name, what, p.out.String())
+		case <-limit:
+			return fmt.Errorf("%s: no %s after ten seconds: %s", p.name, what, p.out.String())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// awaitSocket waits for a unix socket to appear.
+func (b *bench) awaitSocket(p *process, path string) error {
+	return b.await(p, "socket "+path, func() bool {
+		_, err := os.Stat(path)
+		return err == nil
+	})
+}
+
+// cpuTime is the process's user and system time so far, its threads included.
+func (p *process) cpuTime() (time.Duration, error) {
+	s, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "stat"))
+	if err != nil {
+		return 0, fmt.Errorf("%s is gone: %s", p.name, p.out.String())
+	}
+	return parseStat(string(s))
+}
+
+// parseStat reads utime and stime (fields 14 and 15 of proc_pid_stat(5), in
+// ticks of 10 ms) behind the command name, which may hold anything.
+func parseStat(s string) (time.Duration, error) {
+	_, rest, ok := cutLast(s, ")")
+	f := strings.Fields(rest)
+	if !ok || len(f) < 13 {
+		return 0, errors.New("/proc/PID/stat has an unknown form")
+	}
+	user, err1 := strconv.ParseInt(f[11], 10, 64)
+	system, err2 := strconv.ParseInt(f[12], 10, 64)
+	return time.Duration(user+system) * 10 * time.Millisecond, errors.Join(err1, err2)
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+// output runs a short command, not pinned, and returns what it printed.
+func (b *bench) output(env []string, arg ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(b.ctx, 30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, arg[0], arg[1:]...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %.500s", strings.Join(arg, " "), err, out)
+	}
+	return out, nil
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"text/tabwriter"
+)
+
+// ratio is a list of paired ratios: median, smallest, largest.
+type ratio struct{ median, lo, hi float64 }
+
+func median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	n := len(v)
+	if n == 0 {
+		return math.NaN()
+	}
+	return (v[(n-1)/2] + v[n/2]) / 2
+}
+
+// paired divides a by b round by round, so that what slowed a whole round
+// cancels out.
+func paired(a, b []sample, of func(sample) float64) ratio {
+	var v []float64
+	for i := range a {
+		if d := of(b[i]); d > 0 {
+			v = append(v, of(a[i])/d)
+		}
+	}
+	if len(v) == 0 {
+		return ratio{math.NaN(), math.NaN(), math.NaN()}
+	}
+	return ratio{median(v), slices.Min(v), slices.Max(v)}
+}
+
+func iopsOf(s sample) float64 { return s.iops }
+func cpuOf(s sample) float64  { return s.cpu }
+
+func middle(s []sample, of func(sample) float64) float64 {
+	var v []float64
+	for _, x := range s {
+		v = append(v, of(x))
+	}
+	return median(v)
+}
+
+// control is ours against ours: the last list against the first.
+func control(samples [][]sample) ratio {
+	return paired(samples[len(samples)-1], samples[0], iopsOf)
+}
+
+func controlHolds(samples [][]sample) bool {
+	return math.Abs(control(samples).median-1) <= controlSpan
+}
+
+// claim is one figure of the result. Ratio is ours over the baseline's.
+type claim struct {
+	Suite    string  `json:"suite"`
+	Claim    string  `json:"claim"`
+	Metric   string  `json:"metric"`
+	Baseline string  `json:"baseline"`
+	Ratio    float64 `json:"ratio"`
+	Lo       float64 `json:"lo"`
+	Hi       float64 `json:"hi"`
+	Rounds   int     `json:"rounds"`
+	Goal     float64 `json:"goal"`
+	Met      bool    `json:"met"`
+	Void     bool    `json:"void,omitempty"`
+	// Ours and Theirs are medians: IOPS or MB/s; CPU of the server per I/O, µs.
+	Ours      float64 `json:"ours"`
+	Theirs    float64 `json:"theirs"`
+	OursCPU   float64 `json:"ours_cpu_us"`
+	TheirsCPU float64 `json:"theirs_cpu_us"`
+	CPURatio  float64 `json:"cpu_ratio"`
+	Control   float64 `json:"control"`
+
+	tries int
+}
+
+// judge makes the claims of one workload: ours, peers[0], against each other
+// peer that has a goal.
+func judge(suite string, peers []peer, w workload, samples [][]sample) []claim {
+	metric, of := "IOPS", iopsOf
+	if w.bandwidth {
+		metric, of = "MB/s", func(s sample) float64 { return s.mbps }
+	}
+	var out []claim
+	for i := 1; i < len(peers); i++ {
+		goal, ok := w.goals[peers[i].name]
+		if !ok {
+			continue
+		}
+		r := paired(samples[0], samples[i], of)
+		out = append(out, claim{
+			Suite: suite, Claim: w.name, Metric: metric, Baseline: peers[i].name,
+			Ratio: r.median, Lo: r.lo, Hi: r.hi, Rounds: len(samples[0]), Goal: goal, Met: r.median >= goal,
+			Ours: middle(samples[0], of), Theirs: middle(samples[i], of),
+			OursCPU: middle(samples[0], cpuOf), TheirsCPU: middle(samples[i], cpuOf),
+			CPURatio: paired(samples[0], samples[i], cpuOf).median, Control: control(samples).median,
+		})
+	}
+	return out
+}
+
+func (c *claim) line() string {
+	return fmt.Sprintf("%.2fx [%.2f..%.2f] of %s (%.0f against %.0f %s; server CPU per I/O %.1f against %.1f us; control %.3f)",
+		c.Ratio, c.Lo, c.Hi, c.Baseline, c.Ours, c.Theirs, c.Metric, c.OursCPU, c.TheirsCPU, c.Control)
+}
+
+func (c *claim) state() string {
+	switch {
+	case c.Void:
+		return "void"
+	case c.Met:
+		return "met"
+	}
+	return "NOT MET"
+}
+
+// table prints all claims.
+func (b *bench) table(to io.Writer) {
+	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "suite\tworkload\tbaseline\tours\ttheirs\tunit\tratio\tspread\tgoal\t\tCPU us/IO\ttheirs\tratio\tcontrol\trounds")
+	for _, c := range b.claims {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.0f\t%.0f\t%s\t%.2f\t%.2f..%.2f\t%.2f\t%s\t%.1f\t%.1f\t%.2f\t%.3f\t%d\n",
+			c.Suite, c.Claim, c.Baseline, c.Ours, c.Theirs, c.Metric, c.Ratio, c.Lo, c.Hi, c.Goal, c.state(),
+			c.OursCPU, c.TheirsCPU, c.CPURatio, c.Control, c.Rounds)
+	}
+	_ = t.Flush()
+	mode := "everything on CPU " + b.cpu
+	if b.cpu == "" {
+		mode = "not pinned: for information, not for claims"
+	}
+	fmt.Fprintf(to, "%d rounds of %.1f s, %s; ratio: median of paired ratios; control: ours against ours, void outside 1.00 +-%.2f\n",
+		b.config.rounds, b.seconds, mode, controlSpan)
+}
+
+// writeJSON writes one object per line.
+func (b *bench) writeJSON() error {
+	f, err := os.Create(b.json)
+	if err != nil {
+		return err
+	}
+	e := json.NewEncoder(f)
+	for _, c := range b.claims {
+		if err := e.Encode(c); err != nil {
+			_ = f.Close()
+			return fmt.Errorf("%s: %w", b.json, err)
+		}
+	}
+	return f.Close()
+}
