@@ -62,6 +62,7 @@ type worker struct {
 	written []time.Duration
 	rng     *rand.Rand
 	buf     []byte
+	want    []byte
 	// started is the start of the request in flight, 0 for none. Written by the
 	// worker, read by Worst; a stale read is a request that has just ended, which
 	// is then among the samples.
@@ -84,7 +85,7 @@ func Start(ctx context.Context, socket string, opt Options) (*Probe, error) {
 	}
 	for i := range opt.Workers {
 		w := &worker{p: p, first: opt.Off/Block + uint64(i)*per, stamps: make([]uint64, per),
-			written: make([]time.Duration, per), rng: rand.New(rand.NewPCG(opt.Seed, uint64(i))), buf: make([]byte, Block)}
+			written: make([]time.Duration, per), rng: rand.New(rand.NewPCG(opt.Seed, uint64(i))), buf: make([]byte, Block), want: make([]byte, Block)}
 		p.workers = append(p.workers, w)
 		p.wg.Go(w.run)
 	}
@@ -154,11 +155,14 @@ func (w *worker) check(at uint64) error {
 	if err := w.timed(func() error { return w.p.conn.Read((w.first+at)*Block, w.buf) }); err != nil {
 		return fmt.Errorf("read of block %d: %w", w.first+at, err)
 	}
-	want := make([]byte, Block)
-	w.stamp(at, want)
-	if !bytes.Equal(w.buf, want) {
+	return w.compare(at, w.buf)
+}
+
+func (w *worker) compare(at uint64, got []byte) error {
+	w.stamp(at, w.want)
+	if !bytes.Equal(got, w.want) {
 		return fmt.Errorf("MISMATCH: block %d holds block %d version %d, wanted version %d", w.first+at,
-			binary.LittleEndian.Uint64(w.buf), binary.LittleEndian.Uint64(w.buf[8:]), w.stamps[at])
+			binary.LittleEndian.Uint64(got), binary.LittleEndian.Uint64(got[8:]), w.stamps[at])
 	}
 	return nil
 }
@@ -246,14 +250,14 @@ func (p *Probe) Stop() error {
 	return p.Err()
 }
 
+// sweepBlocks is how much one read of the last look covers, blocks.
+const sweepBlocks = 64
+
 func (p *Probe) sweep() {
 	for _, w := range p.workers {
 		p.wg.Go(func() {
-			for at, stamp := range w.stamps {
-				if stamp == 0 {
-					continue
-				}
-				if err := w.check(uint64(at)); err != nil {
+			for at := uint64(0); at < uint64(len(w.stamps)); at += sweepBlocks {
+				if err := w.checkRange(at, min(sweepBlocks, uint64(len(w.stamps))-at)); err != nil {
 					p.fail(fmt.Errorf("last look: %w", err))
 					return
 				}
@@ -261,4 +265,21 @@ func (p *Probe) sweep() {
 		})
 	}
 	p.wg.Wait()
+}
+
+// checkRange reads n blocks at once and compares those that were written.
+func (w *worker) checkRange(at, n uint64) error {
+	buf := make([]byte, n*Block)
+	if err := w.p.conn.Read((w.first+at)*Block, buf); err != nil {
+		return fmt.Errorf("read of %d blocks at %d: %w", n, w.first+at, err)
+	}
+	for i := range n {
+		if w.stamps[at+i] == 0 {
+			continue
+		}
+		if err := w.compare(at+i, buf[i*Block:(i+1)*Block]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
