@@ -149,7 +149,8 @@ func (c *Conn) tmf(h []byte) {
 }
 
 // resetUnit ends the tasks of a unit: this session's for ABORT TASK SET, else
-// everybody's, who then see a unit attention (SAM-5 5.14).
+// everybody's. Others then see a unit attention, after a reset the one who
+// asked too (SAM-5 5.14, 6.3.3).
 func (c *Conn) resetUnit(n uint32, function uint8) {
 	m := c.m
 	for _, s := range m.sessions {
@@ -167,7 +168,7 @@ func (c *Conn) resetUnit(n uint32, function uint8) {
 		m.attention(n, scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x2F}, c.sess)
 	case pdu.TMFLUNReset:
 		m.stats.Resets++
-		m.attention(n, scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x29, ASCQ: 0x03}, c.sess)
+		m.attention(n, scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x29, ASCQ: 0x03}, nil)
 	}
 }
 

@@ -253,8 +253,8 @@ func TestAStoresErrorsAreSenses(t *testing.T) {
 func TestWriteDataOutOfOrderLosesTheCommand(t *testing.T) {
 	r := newRig(t, nil)
 	for _, bad := range []func(c *client, itt uint32, p pdu.R2T){
-		func(c *client, itt uint32, p pdu.R2T) { c.dataOut(itt, p.TTT, 1, p.Offset, true, block(1, 1)) },
-		func(c *client, itt uint32, p pdu.R2T) { c.dataOut(itt, p.TTT, 0, p.Offset+512, true, block(1, 1)) },
+		func(c *client, itt uint32, p pdu.R2T) { c.dataOut(itt, p.TTT, 1, p.Offset, true, block(1, 16)) },
+		func(c *client, itt uint32, p pdu.R2T) { c.dataOut(itt, p.TTT, 0, p.Offset+512, true, block(1, 15)) },
 		func(c *client, itt uint32, p pdu.R2T) { c.dataOut(itt, p.TTT, 0, p.Offset, true, block(1, 1)) },
 	} {
 		c := r.session(1, 1)

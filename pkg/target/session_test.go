@@ -145,9 +145,10 @@ func TestALUNResetReachesTheOthersTasksAndTellsThem(t *testing.T) {
 	if got := b.tmf(pdu.TMFLUNReset, pdu.NoTag); got != pdu.TMFComplete || h.Len() != 0 {
 		t.Errorf("response %d, %d held", got, h.Len())
 	}
-	a.fails(a.readCmd(0, 1), scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x29, ASCQ: 3})
-	a.good(a.readCmd(0, 1))
-	b.good(b.readCmd(0, 1))
+	for _, c := range []*client{a, b} {
+		c.fails(c.readCmd(0, 1), scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x29, ASCQ: 3})
+		c.good(c.readCmd(0, 1))
+	}
 }
 
 func TestAResetWhileDataArrivesEndsThatWrite(t *testing.T) {
@@ -159,8 +160,20 @@ func TestAResetWhileDataArrivesEndsThatWrite(t *testing.T) {
 	wire := a.pdu(out.Put, block(1, 100))
 	a.write(wire[:10000]) // half of a segment that is received in place
 	b.tmf(pdu.TMFLUNReset, pdu.NoTag)
+	b.fails(b.readCmd(0, 1), scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x29, ASCQ: 3})
+	// Another write takes a buffer of the same size while the old one still lands.
+	itt = b.command(pdu.SCSICommand{Final: true, Write: true, EDTL: 100 * 512}, func(b []byte) int { return scsi.PutWrite16(b, 100, 100, 0) }, nil)
+	q := b.r2t()
+	b.dataOut(itt, q.TTT, 0, 0, false, block(2, 50))
 	a.write(wire[10000:])
+	b.dataOut(itt, q.TTT, 1, 50*512, true, block(2, 50))
+	b.good(itt)
 	a.quiet()
+	for lba := range uint64(100) {
+		if r.first(100+lba) != 2 {
+			t.Fatalf("block %d of the other write is %d", lba, r.first(100+lba))
+		}
+	}
 	if r.first(0) != 0 || r.buffered != 0 || a.c.Closing() {
 		t.Errorf("block %d, %d bytes out, closing %v", r.first(0), r.buffered, a.c.Closing())
 	}
@@ -173,10 +186,11 @@ func TestAResetWhileDataArrivesEndsThatWrite(t *testing.T) {
 
 func TestDelayedCommandsWaitForTheirTime(t *testing.T) {
 	r := newRig(t, nil)
-	c := r.session(1, 1)
+	c, other := r.session(1, 1), r.session(2, 2)
 	if err := r.Delay(Match{Kind: Writes, First: 5, Last: 6, Portal: 1, Count: 1}, time.Second); err != nil {
 		t.Fatal(err)
 	}
+	other.good(other.writeCmd(5, block(1, 1)))
 	c.good(c.writeCmd(4, block(1, 1))) // another block
 	slow := c.writeCmd(4, block(2, 2)) // touches block 5
 	c.quiet()
