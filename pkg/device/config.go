@@ -111,7 +111,10 @@ func Portal(s string) (string, error) {
 	s = strings.TrimSpace(s)
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
-		host, port = strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"), "3260"
+		host, port = s, "3260"
+		if inner, ok := strings.CutPrefix(s, "["); ok && strings.HasSuffix(s, "]") {
+			host = strings.TrimSuffix(inner, "]")
+		}
 	}
 	if host == "" || strings.ContainsAny(host, "/ []") || strings.Contains(host, ":") && net.ParseIP(host) == nil {
 		return "", fmt.Errorf("portal %q is not host, host:port or [IPv6]:port", s)

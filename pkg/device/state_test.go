@@ -1,0 +1,103 @@
+package device
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func TestAPathKeepsItsISIDAcrossRestartsAndSharesItWithNobody(t *testing.T) {
+	dir := t.TempDir()
+	first, err := isids{dir}.get("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := isids{dir}.get("b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := isids{dir}.get("a")
+	if err != nil || again != first || other == first {
+		t.Fatalf("%x, %x, %x, %v", first, other, again, err)
+	}
+	if first[0] != 0x80 {
+		t.Fatalf("%x is not of the random format", first)
+	}
+}
+
+func TestConcurrentPathsGetDifferentISIDs(t *testing.T) {
+	dir := t.TempDir()
+	var mu sync.Mutex
+	seen := map[[6]byte]bool{}
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			id, err := isids{dir}.get(string(rune('a' + i)))
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil || seen[id] {
+				t.Errorf("%x: %v", id, err)
+			}
+			seen[id] = true
+		})
+	}
+	wg.Wait()
+}
+
+func TestADamagedOrNewerISIDFileIsAnErrorThatNamesIt(t *testing.T) {
+	for _, content := range []string{"", "{", `{"version":2,"isids":{}}`, `{"version":1,"isids":{"a":"zz"}}`, `{"version":1,"isids":{"a":"8000"}}`} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "isids.json")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := (isids{dir}).get("a"); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%q: %v", content, err)
+		}
+	}
+}
+
+func secretFile(t *testing.T, mode os.FileMode, content string) string {
+	t.Helper()
+	p := filepath.Join(t.TempDir(), "chap")
+	if err := os.WriteFile(p, []byte(content), mode); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestASecretFileTakesTheNamesOpenISCSIUsersKnow(t *testing.T) {
+	c, err := ReadSecretFile(secretFile(t, 0o600, "# mine\nnode.session.auth.username = u1\npassword=secretsecret12\n\nusername_in=t1\nnode.session.auth.password_in=othersecret34\n"))
+	if err != nil || c.User != "u1" || string(c.Secret) != "secretsecret12" || c.MutualUser != "t1" || string(c.MutualSecret) != "othersecret34" {
+		t.Fatalf("%v, users %q and %q", err, c.User, c.MutualUser)
+	}
+}
+
+func TestASecretFileErrorNeverQuotesTheSecret(t *testing.T) {
+	for _, content := range []string{"hunter2hunter2", "passwort=hunter2hunter2", "password=hunter2hunter2", "username=u\npassword=hunter2"} {
+		_, err := ReadSecretFile(secretFile(t, 0o600, content))
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%q: %v", content, err)
+		}
+	}
+}
+
+func TestASecretFileOthersMayReadIsRefused(t *testing.T) {
+	_, err := ReadSecretFile(secretFile(t, 0o644, "username=u\npassword=secretsecret12\n"))
+	if err == nil || !strings.Contains(err.Error(), "chmod 600") {
+		t.Fatalf("%v", err)
+	}
+}
+
+func TestFileNamesAreSafeAndDistinct(t *testing.T) {
+	seen := map[string]bool{}
+	for _, n := range []string{"a", "A", "../../etc/passwd", strings.Repeat("x", 500), strings.Repeat("x", 501), "iqn.2026:v,lun1", "iqn.2026:v,lun-1"} {
+		f := fileName(n)
+		if seen[f] || len(f) > 64 || strings.ContainsAny(f, "/.") {
+			t.Errorf("%q became %q", n, f)
+		}
+		seen[f] = true
+	}
+}
