@@ -33,8 +33,8 @@ type bench struct {
 type peer struct {
 	name string
 	uri  string
-	// server's CPU time is what an I/O costs.
-	server *process
+	// server's CPU time is what an I/O costs; behind is the rest of its path.
+	server, behind *process
 }
 
 // workload is one fio job.
@@ -168,23 +168,40 @@ func (b *bench) rounds(peers []peer, w workload) ([][]sample, error) {
 type sample struct {
 	iops, mbps float64
 	cpu        float64 // microseconds of the server per I/O
-	p99        float64 // microseconds
+	path       float64 // the same of client, server and target together
 }
 
 func (b *bench) measure(p peer, w workload) (sample, error) {
-	before, err := p.server.cpuTime()
+	server, behind, err := p.cpuTimes()
 	if err != nil {
 		return sample{}, err
 	}
-	s, err := b.fio(p, w, b.seconds)
+	r, err := b.fio(p, w, b.seconds)
 	if err != nil {
-		return sample{}, err
+		return sample{}, errors.Join(err, p.health())
 	}
-	after, err := p.server.cpuTime()
-	if s.ios > 0 {
-		s.cpu = float64((after - before).Microseconds()) / s.ios
+	server2, behind2, err := p.cpuTimes()
+	r.cpu = float64((server2 - server).Microseconds()) / r.ios
+	r.path += r.cpu + float64((behind2-behind).Microseconds())/r.ios
+	return r.sample, err
+}
+
+// health says what became of the server after a failed job.
+func (p *peer) health() error {
+	state := "still runs"
+	select {
+	case <-p.server.done:
+		state = "has ended: " + p.server.cmd.ProcessState.String()
+	default:
 	}
-	return s.sample, err
+	return fmt.Errorf("server %s %s; its last words: %s", p.name, state, p.server.out.String())
+}
+
+func (p *peer) cpuTimes() (server, behind time.Duration, err error) {
+	if server, err = p.server.cpuTime(); err == nil && p.behind != nil {
+		behind, err = p.behind.cpuTime()
+	}
+	return server, behind, err
 }
 
 // verdict is an error when a claim failed or is void.

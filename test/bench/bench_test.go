@@ -60,8 +60,8 @@ func TestCPUTimeIsReadBehindAnyCommandName(t *testing.T) {
 
 func TestFioResultsAreReadBehindText(t *testing.T) {
 	r, err := parseFio(`fio: connected to NBD server
-{"jobs":[{"error":0,"read":{"iops":100,"bw_bytes":409600,"total_ios":200,"clat_ns":{"percentile":{"99.000000":5000}}},"write":{"total_ios":0}}]}`)
-	if err != nil || r.iops != 100 || r.ios != 200 || r.p99 != 5 || r.mbps != 0.4096 {
+{"jobs":[{"error":0,"job_runtime":1000,"usr_cpu":30,"sys_cpu":10,"read":{"iops":100,"bw_bytes":409600,"total_ios":200},"write":{"total_ios":0}}]}`)
+	if err != nil || r.iops != 100 || r.ios != 200 || r.path != 2000 || r.mbps != 0.4096 {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	for _, bad := range []string{"", "{}", `{"jobs":[{"error":5}]}`, `{"jobs":[{"error":0}]}`} {

@@ -53,9 +53,6 @@ type fioSide struct {
 	IOPS  float64 `json:"iops"`
 	Bytes float64 `json:"bw_bytes"`
 	Total float64 `json:"total_ios"`
-	Clat  struct {
-		Percentile map[string]float64 `json:"percentile"` // nanoseconds
-	} `json:"clat_ns"`
 }
 
 // parseFio reads fio's JSON, which may follow lines of text.
@@ -66,9 +63,12 @@ func parseFio(out string) (fioResult, error) {
 	}
 	var r struct {
 		Jobs []struct {
-			Error int     `json:"error"`
-			Read  fioSide `json:"read"`
-			Write fioSide `json:"write"`
+			Error   int     `json:"error"`
+			Runtime float64 `json:"job_runtime"` // milliseconds
+			User    float64 `json:"usr_cpu"`     // percent of Runtime
+			System  float64 `json:"sys_cpu"`
+			Read    fioSide `json:"read"`
+			Write   fioSide `json:"write"`
 		} `json:"jobs"`
 	}
 	if err := json.Unmarshal([]byte(out[i:]), &r); err != nil {
@@ -84,6 +84,6 @@ func parseFio(out string) (fioResult, error) {
 	if side.Total == 0 {
 		return fioResult{}, errors.New("fio's job did no I/O")
 	}
-	return fioResult{ios: side.Total, sample: sample{iops: side.IOPS, mbps: side.Bytes / 1e6,
-		p99: side.Clat.Percentile["99.000000"] / 1e3}}, nil
+	client := (r.Jobs[0].User + r.Jobs[0].System) / 100 * r.Jobs[0].Runtime * 1e3
+	return fioResult{ios: side.Total, sample: sample{iops: side.IOPS, mbps: side.Bytes / 1e6, path: client / side.Total}}, nil
 }

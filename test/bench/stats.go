@@ -39,6 +39,7 @@ func paired(a, b []sample, of func(sample) float64) ratio {
 
 func iopsOf(s sample) float64 { return s.iops }
 func cpuOf(s sample) float64  { return s.cpu }
+func pathOf(s sample) float64 { return s.path }
 
 func middle(s []sample, of func(sample) float64) float64 {
 	var v []float64
@@ -77,6 +78,9 @@ type claim struct {
 	TheirsCPU float64 `json:"theirs_cpu_us"`
 	CPURatio  float64 `json:"cpu_ratio"`
 	Control   float64 `json:"control"`
+	// PathRatio compares the CPU time of client, server and target per I/O,
+	// theirs over ours: what Ratio would be if nothing else ran on the CPU.
+	PathRatio float64 `json:"path_ratio"`
 
 	tries int
 }
@@ -101,14 +105,15 @@ func judge(suite string, peers []peer, w workload, samples [][]sample) []claim {
 			Ours: middle(samples[0], of), Theirs: middle(samples[i], of),
 			OursCPU: middle(samples[0], cpuOf), TheirsCPU: middle(samples[i], cpuOf),
 			CPURatio: paired(samples[0], samples[i], cpuOf).median, Control: control(samples).median,
+			PathRatio: paired(samples[i], samples[0], pathOf).median,
 		})
 	}
 	return out
 }
 
 func (c *claim) line() string {
-	return fmt.Sprintf("%.2fx [%.2f..%.2f] of %s (%.0f against %.0f %s; server CPU per I/O %.1f against %.1f us; control %.3f)",
-		c.Ratio, c.Lo, c.Hi, c.Baseline, c.Ours, c.Theirs, c.Metric, c.OursCPU, c.TheirsCPU, c.Control)
+	return fmt.Sprintf("%.2fx [%.2f..%.2f] of %s (%.0f against %.0f %s; server CPU per I/O %.1f against %.1f us; control %.3f; path CPU %.2fx)",
+		c.Ratio, c.Lo, c.Hi, c.Baseline, c.Ours, c.Theirs, c.Metric, c.OursCPU, c.TheirsCPU, c.Control, c.PathRatio)
 }
 
 func (c *claim) state() string {
@@ -124,18 +129,18 @@ func (c *claim) state() string {
 // table prints all claims.
 func (b *bench) table(to io.Writer) {
 	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "suite\tworkload\tbaseline\tours\ttheirs\tunit\tratio\tspread\tgoal\t\tCPU us/IO\ttheirs\tratio\tcontrol\trounds")
+	fmt.Fprintln(t, "suite\tworkload\tbaseline\tours\ttheirs\tunit\tratio\tspread\tgoal\t\tCPU us/IO\ttheirs\tratio\tpath CPU\tcontrol\trounds")
 	for _, c := range b.claims {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.0f\t%.0f\t%s\t%.2f\t%.2f..%.2f\t%.2f\t%s\t%.1f\t%.1f\t%.2f\t%.3f\t%d\n",
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.0f\t%.0f\t%s\t%.2f\t%.2f..%.2f\t%.2f\t%s\t%.1f\t%.1f\t%.2f\t%.2f\t%.3f\t%d\n",
 			c.Suite, c.Claim, c.Baseline, c.Ours, c.Theirs, c.Metric, c.Ratio, c.Lo, c.Hi, c.Goal, c.state(),
-			c.OursCPU, c.TheirsCPU, c.CPURatio, c.Control, c.Rounds)
+			c.OursCPU, c.TheirsCPU, c.CPURatio, c.PathRatio, c.Control, c.Rounds)
 	}
 	_ = t.Flush()
 	mode := "everything on CPU " + b.cpu
 	if b.cpu == "" {
 		mode = "not pinned: for information, not for claims"
 	}
-	fmt.Fprintf(to, "%d rounds of %.1f s, %s; ratio: median of paired ratios; control: ours against ours, void outside 1.00 +-%.2f\n",
+	fmt.Fprintf(to, "%d rounds of %.1f s, %s; ratio: median of paired ratios; path CPU: CPU of client, server and target per I/O, theirs over ours; control: ours against ours, void outside 1.00 +-%.2f\n",
 		b.config.rounds, b.seconds, mode, controlSpan)
 }
 

@@ -112,12 +112,12 @@ func startISCSI(b *bench) ([]peer, error) {
 	if _, err := os.Stat(b.bin); err != nil {
 		return nil, fmt.Errorf("%w: run make build, or say where it is with --bin", err)
 	}
-	portal, err := b.startTgt()
+	tgt, portal, err := b.startTgt()
 	if err != nil {
 		return nil, err
 	}
 	ours, qemu := b.path("ours"), b.path("qemu")
-	return b.servers([]peer{{name: "csi-mpath", uri: uri(ours, "")}, {name: qemuISCSI, uri: uri(qemu, "d")}},
+	return b.servers([]peer{{name: "csi-mpath", uri: uri(ours, ""), behind: tgt}, {name: qemuISCSI, uri: uri(qemu, "d"), behind: tgt}},
 		[]string{ours, qemu}, [][]string{
 			{b.bin, "attach", "--iscsi", portal, "--target", iqn, "--lun", "1", "--socket", ours, "--state-dir", b.path("state")},
 			qemuDaemon(qemu, "driver=iscsi,node-name=d,transport=tcp,portal="+portal+",target="+iqn+
@@ -127,28 +127,28 @@ func startISCSI(b *bench) ([]peer, error) {
 
 // startTgt runs a tgt daemon with one LUN on a file in memory and returns its
 // portal.
-func (b *bench) startTgt() (portal string, err error) {
+func (b *bench) startTgt() (p *process, portal string, err error) {
 	file := b.path("lun")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		return "", err
+		return nil, "", err
 	}
 	if err := os.Truncate(file, deviceSize); err != nil {
-		return "", err
+		return nil, "", err
 	}
 	if portal, err = freePort(); err != nil {
-		return "", err
+		return nil, "", err
 	}
 	env := []string{"TGT_IPC_SOCKET=" + b.path("tgt")} // a control port of our own
-	p, err := b.start("tgtd", env, "tgtd", "-f", "--iscsi", "portal="+portal)
+	p, err = b.start("tgtd", env, "tgtd", "-f", "--iscsi", "portal="+portal)
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
 	admin := func(arg string) error {
 		_, err := b.output(env, append([]string{"tgtadm", "--lld", "iscsi"}, strings.Fields(arg)...)...)
 		return err
 	}
 	if err := b.await(p, "answer of its control port", func() bool { return admin("--op show --mode sys") == nil }); err != nil {
-		return "", err
+		return nil, "", err
 	}
 	for _, arg := range []string{
 		"--op new --mode target --tid 1 -T " + iqn,
@@ -157,10 +157,10 @@ func (b *bench) startTgt() (portal string, err error) {
 		"--op bind --mode target --tid 1 -I ALL",
 	} {
 		if err := admin(arg); err != nil {
-			return "", err
+			return nil, "", err
 		}
 	}
-	return portal, nil
+	return p, portal, nil
 }
 
 // freePort finds a loopback port that was free a moment ago.
