@@ -82,6 +82,12 @@ soak: setup-demo build ## fio with crc32c verify under random path faults: DURAT
 	@mkdir -p $(OUT)
 	@$(GO) run ./test/soak --bin $(BIN)/csi-mpath --duration $(DURATION) --seed $(SEED) --json $(OUT)/soak.json
 
+.PHONY: bench-peers
+bench-peers: build ## against nbdkit, qemu and libiscsi, in interleaved rounds (root, half an hour): JSON=FILE for the claims
+	@test/setup.sh $(DEMO_PACKAGES) $(BENCH_PACKAGES)
+	@$(GO) build -o $(BIN)/bench ./test/bench
+	@$(BIN)/bench --bin $(BIN)/csi-mpath $(if $(JSON),--json $(JSON))
+
 ##@ not there yet
 
 # later(what it comes with)
@@ -100,10 +106,6 @@ vm-test: ## [not there yet] a real kernel under QEMU: nbd, LIO, kernel initiator
 .PHONY: e2e
 e2e: ## [not there yet] a real Kubernetes on this machine
 	$(call later,the CSI driver and its Kubernetes ring (test/e2e))
-
-.PHONY: bench-peers
-bench-peers: ## [not there yet] against nbdkit, qemu and libiscsi, interleaved
-	$(call later,the peer benchmarks (test/bench))
 
 .PHONY: bench-seeds
 bench-seeds: ## [not there yet] the five founding ideas, each against the design it replaced

@@ -9,3 +9,6 @@ DEMO_PACKAGES := tgt fio
 
 # The tests: a C compiler for `go test -race`, and NBD clients for make interop.
 TEST_PACKAGES := gcc libc6-dev libnbd-bin nbd-client qemu-utils
+
+# The programs that make bench-peers measures against.
+BENCH_PACKAGES := nbdkit qemu-system-common qemu-block-extra libiscsi-bin
