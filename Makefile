@@ -35,7 +35,7 @@ setup-demo:
 
 .PHONY: build
 build: ## build bin/csi-mpath
-	@$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/csi-mpath ./cmd/csi-mpath
+	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/csi-mpath ./cmd/csi-mpath
 
 .PHONY: demo
 demo: setup-demo build ## two iSCSI targets, one volume, faults under load, every byte checked (root, about a minute)
