@@ -30,15 +30,15 @@ func Classify(op blk.Op, status byte, sense []byte) blk.Verdict {
 	case StatusACAActive:
 		return blk.Verdict{Class: blk.RetryLater, Status: blk.IOError}
 	}
-	return elsewhere(0)
+	return elsewhere()
 }
 
 func retry(e blk.Evidence) blk.Verdict {
 	return blk.Verdict{Class: blk.Retry, Status: blk.IOError, Evidence: e}
 }
 
-func elsewhere(e blk.Evidence) blk.Verdict {
-	return blk.Verdict{Class: blk.OtherPathOnce, Status: blk.IOError, Evidence: e}
+func elsewhere() blk.Verdict {
+	return blk.Verdict{Class: blk.OtherPathOnce, Status: blk.IOError}
 }
 
 func fail(st blk.Status, e blk.Evidence) blk.Verdict {
@@ -71,7 +71,7 @@ func classifySense(op blk.Op, s Sense) blk.Verdict {
 		}
 		return retry(0)
 	}
-	return elsewhere(0) // hardware error, vendor specific, reserved keys
+	return elsewhere() // hardware error, vendor specific, reserved keys
 }
 
 // classifyDeferred: this command was not executed; an earlier, already
@@ -86,7 +86,7 @@ func classifyDeferred(s Sense) blk.Verdict {
 
 func classifyNotReady(s Sense) blk.Verdict {
 	if s.ASC != 0x04 {
-		return elsewhere(0)
+		return elsewhere()
 	}
 	switch s.ASCQ {
 	case 0x0A: // asymmetric access state transition
@@ -98,7 +98,7 @@ func classifyNotReady(s Sense) blk.Verdict {
 	case 0x24, 0x25: // depopulation: takes hours
 		return fail(blk.IOError, 0)
 	}
-	return elsewhere(0) // needs START UNIT, manual intervention, ...: perhaps only here
+	return elsewhere() // needs START UNIT, manual intervention, ...: perhaps only here
 }
 
 func classifyIllegal(op blk.Op, s Sense) blk.Verdict {

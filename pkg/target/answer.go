@@ -77,8 +77,7 @@ func (m *Machine) silent(t *task) bool {
 			delete(m.sessions, s.key)
 		}
 	case t.mute:
-		// Its place in the window stays taken, as with a real lost answer.
-		m.unlist(t)
+		m.end(t) // the window opens, as the next answer says
 		m.free(t)
 	default:
 		return false

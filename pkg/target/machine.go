@@ -93,7 +93,6 @@ type session struct {
 	expCmdSN   uint32
 	maxCmdSN   uint32
 	tasks      map[uint32]*task
-	immediate  int
 	attentions map[uint32][]scsi.Sense
 }
 

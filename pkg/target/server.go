@@ -139,13 +139,16 @@ func (s *Server) ListenPortal(addr string, pc PortalConfig) (*Portal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("target %s: %w", s.m.cfg.Name, err)
 	}
-	pc.Address = l.Addr().String()
+	addr = l.Addr().String()
+	if pc.Address == "" {
+		pc.Address = addr
+	}
 	n, err := s.m.AddPortal(pc)
 	if err != nil {
 		_ = l.Close()
 		return nil, err
 	}
-	p := &Portal{s: s, number: n, addr: pc.Address, conns: map[*conn]struct{}{}}
+	p := &Portal{s: s, number: n, addr: addr, conns: map[*conn]struct{}{}}
 	s.portals = append(s.portals, p)
 	p.accept(l)
 	return p, nil

@@ -54,8 +54,8 @@ func dial(t *testing.T, c iscsi.Config) *iscsi.Session {
 	return s
 }
 
-// exec runs one command through the initiator and wants GOOD.
-func exec(t *testing.T, s *iscsi.Session, put func(b []byte) int, in, out []byte) {
+// do runs one command through the initiator and wants GOOD.
+func do(t *testing.T, s *iscsi.Session, put func(b []byte) int, in, out []byte) {
 	t.Helper()
 	var cdb [scsi.CDBLen]byte
 	n := put(cdb[:])
@@ -75,13 +75,13 @@ func TestTheInitiatorWorksThroughBothPortals(t *testing.T) {
 			c.Auth, c.HeaderDigest, c.DataDigest = chap, digest, digest
 			sess := dial(t, c)
 			want := pattern(1 << 20)
-			exec(t, sess, func(b []byte) int { return scsi.PutWrite16(b, 16, 2048, 0) }, nil, want)
+			do(t, sess, func(b []byte) int { return scsi.PutWrite16(b, 16, 2048, 0) }, nil, want)
 			got := make([]byte, 1<<20)
-			exec(t, sess, func(b []byte) int { return scsi.PutRead16(b, 16, 2048, 0) }, got, nil)
+			do(t, sess, func(b []byte) int { return scsi.PutRead16(b, 16, 2048, 0) }, got, nil)
 			if !bytes.Equal(got, want) {
 				t.Fatal("other bytes")
 			}
-			exec(t, sess, func(b []byte) int { return scsi.PutSyncCache16(b, 0, 0, 0) }, nil, nil)
+			do(t, sess, func(b []byte) int { return scsi.PutSyncCache16(b, 0, 0, 0) }, nil, nil)
 		}
 	}
 }
@@ -126,10 +126,10 @@ func TestAReleasedWriteLandsAfterItsSessionIsGone(t *testing.T) {
 	p[0].Drop()
 	<-a.Done()
 	<-done
-	exec(t, b, func(c []byte) int { return scsi.PutWrite16(c, 0, 1, 0) }, nil, block(2, 1))
+	do(t, b, func(c []byte) int { return scsi.PutWrite16(c, 0, 1, 0) }, nil, block(2, 1))
 	h.Release()
 	got := make([]byte, 512)
-	exec(t, b, func(c []byte) int { return scsi.PutRead16(c, 0, 1, 0) }, got, nil)
+	do(t, b, func(c []byte) int { return scsi.PutRead16(c, 0, 1, 0) }, got, nil)
 	if got[0] != 1 || s.Stats().LateWrites != 1 {
 		t.Errorf("block is %d, %+v", got[0], s.Stats())
 	}
@@ -144,11 +144,11 @@ func TestAKilledPortalComesBackAtItsAddress(t *testing.T) {
 		_ = c.Close()
 		t.Error("a killed portal takes connections")
 	}
-	exec(t, b, scsi.PutTestUnitReady, nil, nil)
+	do(t, b, scsi.PutTestUnitReady, nil, nil)
 	if err := p[0].Start(); err != nil {
 		t.Fatal(err)
 	}
-	exec(t, dial(t, config(s, p[0], 1)), scsi.PutTestUnitReady, nil, nil)
+	do(t, dial(t, config(s, p[0], 1)), scsi.PutTestUnitReady, nil, nil)
 }
 
 func TestAFlushOfAFileRunsBesideOtherCommands(t *testing.T) {
@@ -166,10 +166,10 @@ func TestAFlushOfAFileRunsBesideOtherCommands(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		exec(t, a, func(c []byte) int { return scsi.PutSyncCache10(c, 0, 0, 0) }, nil, nil)
+		do(t, a, func(c []byte) int { return scsi.PutSyncCache10(c, 0, 0, 0) }, nil, nil)
 	}()
 	<-gate.in
-	exec(t, b, func(c []byte) int { return scsi.PutWrite16(c, 0, 1, 0) }, nil, block(3, 1))
+	do(t, b, func(c []byte) int { return scsi.PutWrite16(c, 0, 1, 0) }, nil, block(3, 1))
 	close(gate.out)
 	<-done
 }
@@ -189,7 +189,7 @@ func TestDelayedCommandsAreAnsweredByTheTimer(t *testing.T) {
 	}
 	a := dial(t, config(s, p[0], 1))
 	began := time.Now()
-	exec(t, a, func(c []byte) int { return scsi.PutRead16(c, 0, 1, 0) }, make([]byte, 512), nil)
+	do(t, a, func(c []byte) int { return scsi.PutRead16(c, 0, 1, 0) }, make([]byte, 512), nil)
 	if took := time.Since(began); took < d {
 		t.Errorf("answered after %v", took)
 	}
@@ -207,9 +207,9 @@ func TestAPeerThatDoesNotReadHoldsUpNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := dial(t, config(s, p[1], 2))
-	exec(t, b, func(c []byte) int { return scsi.PutRead16(c, 0, 128, 0) }, make([]byte, 65536), nil)
+	do(t, b, func(c []byte) int { return scsi.PutRead16(c, 0, 128, 0) }, make([]byte, 65536), nil)
 	s.Do(func(m *Machine) { m.Ping(0) })
-	exec(t, b, scsi.PutTestUnitReady, nil, nil)
+	do(t, b, scsi.PutTestUnitReady, nil, nil)
 }
 
 // deafWire is a login and a window full of 2 MiB reads.

@@ -69,7 +69,8 @@ type Device struct {
 
 // PortalConfig describes one portal.
 type PortalConfig struct {
-	// Address is what SendTargets tells, host:port; Server fills it in.
+	// Address is what SendTargets tells, host:port. Server fills in its listening
+	// address where it is empty: set it when that is 0.0.0.0 or [::].
 	Address string
 	// TPGT is the target portal group tag (RFC 7143), 0 is 1: sessions are
 	// reinstated within a portal group.

@@ -72,8 +72,8 @@ func (c *Conn) command(h, data []byte, t *task, landed bool) {
 	if n, ok := scsi.LUN(p.LUN).Number(); ok {
 		t.unit = c.m.units[n]
 	}
-	bad, ok := scsi.Sense{}, false
-	if t.cmd, bad, ok = scsi.DecodeCDB(p.CDB[:]); !ok {
+	cmd, bad, ok := scsi.DecodeCDB(p.CDB[:])
+	if t.cmd = cmd; !ok {
 		c.m.check(t, bad)
 		return
 	}
