@@ -155,3 +155,37 @@ func TestALogoutRequestClosesTheUnitsToNewCommands(t *testing.T) {
 		}
 	}
 }
+
+func TestAUnitWhoseIdentityIsInQuestionSendsNothingUntilResume(t *testing.T) {
+	p := defaultParams()
+	p.ImmediateData = false
+	r := newRig(t, p, 8, 8)
+	probe, wr, other := read(0, 512), write(4096, 128<<10), read(0, 512)
+	r.submit(probe, wr)
+	r.take()
+	r.mustFeed(append(r.r2t(wr.Tag, 1, 0, 0, 128<<10), r.check(probe.Tag, scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x3f, ASCQ: 0x0e})...))
+	late := read(512, 512)
+	r.submit(late)
+	r.luns[1].Submit(other, 0)
+	for _, q := range r.take() {
+		var h pdu.SCSICommand
+		if h.Decode(q.header) != nil || h.LUN != 2<<48 {
+			t.Fatalf("sent %v to the unit in question", q.op)
+		}
+	}
+	r.luns[0].gated.Store(false) // Resume, without its kick
+	r.m.tx.unpark.Store(true)
+	if !r.m.tx.ready() {
+		t.Fatal("nothing to send after Resume")
+	}
+	if out := r.take(); len(out) != 3 || out[0].op != pdu.OpDataOut || out[2].op != pdu.OpSCSICommand {
+		t.Fatalf("%d PDUs after Resume", len(out))
+	}
+	r.luns[0].gated.Store(true)
+	r.submit(read(1024, 512))
+	r.take()
+	r.m.lose(*r.m.luns.Load(), errTest)
+	if got := r.sink[0].lost[0]; len(got) != 3 || got[0] != wr || got[1] != late || got[2].Sent {
+		t.Fatalf("%d lost", len(got))
+	}
+}
