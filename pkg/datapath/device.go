@@ -45,6 +45,15 @@ type Config struct {
 	// WWID, when set, is the device identity every path must show (I1); it also
 	// admits identities that are weak otherwise.
 	WWID string
+	// Ledger is LedgerSize bytes of memory that may outlive the process, from
+	// which Open takes what a predecessor left in doubt (I3, I8). nil: memory of
+	// this process.
+	Ledger []byte
+	// LedgerKey must be equal for a ledger to count: see LedgerKey.
+	LedgerKey uint64
+	// Replays says that the client sends unanswered requests again after a
+	// restart (the kernel does); otherwise they count as cancelled.
+	Replays bool
 	// Events is told of transitions. It is called from control goroutines and
 	// must not block.
 	Events func(Event)
@@ -64,6 +73,7 @@ type Device struct {
 	cfg      Config
 	selector pathsel.Selector
 	doubt    doubts
+	ledger   *ledger
 	guardOff bool // tests: I3's guard switched off, to see the test fail
 
 	// Read per batch or per request, written on transitions.
@@ -107,18 +117,21 @@ func Open(ctx context.Context, cfg Config, transports []Transport) (*Device, err
 	if cfg.MinPaths > len(transports) {
 		return nil, fmt.Errorf("volume %s: minPaths is %d, but only %d paths are given", cfg.Name, cfg.MinPaths, len(transports))
 	}
-	d := newDevice(cfg)
+	d, err := newDevice(cfg)
+	if err != nil {
+		return nil, err
+	}
 	run, cancel := context.WithCancel(context.Background())
 	d.cancel = cancel
 	for i, tr := range transports {
 		p := &Path{dev: d, tr: tr, index: i, wake: make(chan struct{}, 1), state: Connecting, stateSince: time.Now()}
 		d.paths = append(d.paths, p)
 	}
+	d.inherit()
 	for _, p := range d.paths {
 		d.wg.Add(1)
 		go p.run(run)
 	}
-	var err error
 	select {
 	case <-d.joined:
 		return d, nil
@@ -132,7 +145,7 @@ func Open(ctx context.Context, cfg Config, transports []Transport) (*Device, err
 	return nil, err
 }
 
-func newDevice(cfg Config) *Device {
+func newDevice(cfg Config) (*Device, error) {
 	if cfg.CommandTimeout == 0 {
 		cfg.CommandTimeout = 30 * time.Second
 	}
@@ -142,7 +155,11 @@ func newDevice(cfg Config) *Device {
 	}
 	d.doubt.dev = d
 	d.table.Store(&table{})
-	return d
+	var err error
+	if d.ledger, err = newLedger(cfg.Ledger); err != nil {
+		return nil, fmt.Errorf("volume %s: %w", cfg.Name, err)
+	}
+	return d, nil
 }
 
 func (d *Device) openError(cause error) error {
@@ -218,7 +235,7 @@ func (d *Device) OpenLane(depth int) (*Lane, error) {
 }
 
 func newLane(d *Device, id uint32, depth int) *Lane {
-	l := &Lane{dev: d, id: id, slots: make([]slot, depth), entries: make([]entry, depth)}
+	l := &Lane{dev: d, id: id, slots: make([]slot, depth), entries: d.ledger.lane(id, depth)}
 	one := make([]blk.Command, depth)
 	for i := range l.slots {
 		s := &l.slots[i]

@@ -23,10 +23,18 @@ const (
 // request (I3).
 type doubt struct {
 	seq      uint64 // age: order of sending within a loss, losses in order
+	op       blk.Op
 	off, end uint64
-	owner    *slot // nil once the request was answered
+	from     uint64 // lane<<32 | slot of the request, for the ledger
+	owner    *slot  // nil once the request was answered
 	state    doubtState
-	fence    *fence
+	// orphan: left by a dead process and not answered; its replay, a request
+	// equal in operation and range, takes it over, once.
+	orphan bool
+	fence  *fence
+
+	rec      *record // where the ledger holds it; nil when it has no room
+	recIndex uint32
 }
 
 func (d *doubt) overlaps(off, end uint64) bool { return d.off < end && off < d.end }
@@ -86,32 +94,37 @@ func (d *doubts) register(lv *live, first *blk.Command) {
 			continue
 		}
 		s := lv.dev.slotOf(c)
-		s.entry().clear() // in doubt from here on, or never sent: not in flight
-		if !c.Sent || s.fence == f && f != nil {
-			continue
+		if c.Sent && (f == nil || s.fence != f) {
+			if f == nil {
+				f = d.newFence(lv.path, lv.inc)
+			}
+			s.fence = f
+			d.add(s, f)
 		}
-		if f == nil {
-			f = d.newFence(lv)
-		}
-		s.fence = f
-		d.add(s, f)
+		s.entry().clear() // in doubt and on record, or never sent: not in flight
 	}
 }
 
-func (d *doubts) newFence(lv *live) *fence {
-	bound := lv.path.tr.FenceBound()
-	f := &fence{path: lv.path, inc: lv.inc, deadline: time.Now().Add(bound), done: make(chan struct{})}
+func (d *doubts) newFence(p *Path, inc uint32) *fence {
+	bound := p.tr.FenceBound()
+	f := &fence{path: p, inc: inc, deadline: time.Now().Add(bound), done: make(chan struct{})}
 	f.timer = time.AfterFunc(bound, func() { d.resolve(f, ByTime) })
 	d.fences = append(d.fences, f)
 	return f
 }
 
 func (d *doubts) add(s *slot, f *fence) {
-	d.seq++
-	e := &doubt{seq: d.seq, off: s.req.Off, end: s.req.End(), owner: s, fence: f}
-	d.entries = append(d.entries, e)
-	f.entries++
+	d.enter(&doubt{op: s.req.Op, off: s.req.Off, end: s.req.End(), from: uint64(s.lane.id)<<32 | uint64(s.index),
+		owner: s, fence: f})
 	s.inDoubt.Add(1)
+}
+
+func (d *doubts) enter(e *doubt) {
+	d.seq++
+	e.seq = d.seq
+	d.entries = append(d.entries, e)
+	e.fence.entries++
+	d.dev.ledger.note(e, e.fence.path.index)
 	d.active.Add(1) // before any look at the in-flight table: see entry
 }
 
@@ -121,13 +134,16 @@ func (d *doubts) add(s *slot, f *fence) {
 func (d *doubts) admit(s *slot, lv *live) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if s.req.Op.Mutates() && s.inDoubt.Load() == 0 {
+		d.adopt(s)
+	}
 	if d.blocked(s) {
 		s.phase = waiting
 		d.waiting = append(d.waiting, s)
 		return false
 	}
 	if s.req.Op.Mutates() {
-		s.entry().publish(s.req, lv.inc)
+		s.entry().publish(s.req, lv)
 	}
 	return true
 }
@@ -157,6 +173,25 @@ func (d *doubts) blocked(s *slot) bool {
 	return oldest != ^uint64(0) && d.dev.writeInFlight(s)
 }
 
+// adopt makes s the owner of what a dead process left of the same request: it
+// is that request's replay, and may go at once where a new one must wait. Once
+// per request left.
+func (d *doubts) adopt(s *slot) {
+	r := s.req
+	var from uint64
+	found := false
+	for _, e := range d.entries {
+		if !e.orphan || found && e.from != from {
+			continue
+		}
+		if e.op == r.Op && e.off == r.Off && e.end == r.End() {
+			found, from = true, e.from
+			e.orphan, e.owner = false, s
+			s.inDoubt.Add(1)
+		}
+	}
+}
+
 // settle records what the client is about to be told about an in-doubt
 // request. It reports whether the answer must be withheld until the fence.
 func (d *doubts) settle(s *slot, st blk.Status) (withhold bool) {
@@ -178,6 +213,9 @@ func (d *doubts) settle(s *slot, st blk.Status) (withhold bool) {
 		e.state = told
 		if st != blk.OK {
 			e.state = unsettled
+		}
+		if e.rec != nil {
+			e.rec.setState(e.state)
 		}
 	}
 	s.inDoubt.Store(0)
@@ -203,6 +241,7 @@ func (d *doubts) resolve(f *fence, how FenceProof) {
 		if e.owner != nil {
 			e.owner.inDoubt.Add(-1)
 		}
+		d.dev.ledger.forget(e)
 		gone++
 		return true
 	})

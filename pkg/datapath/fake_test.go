@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
 	"github.com/csi-mpath/csi-mpath/pkg/pathsel"
@@ -69,6 +70,7 @@ type fakeQueue struct {
 	p       *fakePath
 	sink    blk.Sink
 	dead    bool
+	orphan  bool // its process was killed
 	gated   bool
 	pending []*fakeCmd
 }
@@ -118,7 +120,6 @@ func (q *fakeQueue) Facts() Facts                           { q.p.mu.Lock(); def
 func (q *fakeQueue) Refresh(context.Context) (Facts, error) { return q.Facts(), nil }
 func (q *fakeQueue) Stats() QueueStats                      { return QueueStats{} }
 func (q *fakeQueue) Resume()                                { q.p.mu.Lock(); q.gated = false; q.p.mu.Unlock() }
-func (q *fakeQueue) Close(context.Context) error            { q.p.lose(errors.New("closed"), false); return nil }
 func (q *fakeQueue) Abort(cause error)                      { q.p.loseQueue(q, cause, true) }
 
 func (q *fakeQueue) Submit(c *blk.Command, _ int) bool {
@@ -174,6 +175,36 @@ func (q *fakeQueue) take(i int) *fakeCmd {
 		i--
 	}
 	return nil
+}
+
+func (q *fakeQueue) Close(context.Context) error {
+	q.p.mu.Lock()
+	orphan := q.orphan
+	q.p.mu.Unlock()
+	if orphan {
+		q.sink.Lost(nil, errors.New("killed"))
+		return nil
+	}
+	q.p.loseQueue(q, errors.New("closed"), false)
+	return nil
+}
+
+// kill ends the connection as the death of the process does: nobody is told,
+// what was on the wire stays inside the target.
+func (p *fakePath) kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	q := p.q
+	if q == nil {
+		return
+	}
+	q.dead, q.orphan, p.q = true, true, nil
+	for _, f := range q.pending {
+		if f.kicked && f.c.Op.Mutates() {
+			p.stale = append(p.stale, f.m)
+		}
+	}
+	q.pending = nil
 }
 
 // answer executes and answers the i-th command on the wire with a verdict.
@@ -347,10 +378,17 @@ func (c *client) slot() uint32 {
 	return s
 }
 
-func (c *client) send(op blk.Op, block, n int, value uint64, flags blk.Flags) *blk.Request {
-	r := &blk.Request{Op: op, Flags: flags, Slot: c.slot(), Off: uint64(block) * testBlock, Len: uint32(n) * testBlock, Owner: c}
+func (c *client) make(op blk.Op, off uint64, n uint32, flags blk.Flags) *blk.Request {
+	r := &blk.Request{Op: op, Flags: flags, Slot: c.slot(), Off: off, Len: n, Owner: c}
 	if op == blk.Read || op == blk.Write {
-		r.Buf = make([]byte, r.Len)
+		r.Buf = make([]byte, n)
+	}
+	return r
+}
+
+func (c *client) send(op blk.Op, block, n int, value uint64, flags blk.Flags) *blk.Request {
+	r := c.make(op, uint64(block)*testBlock, uint32(n)*testBlock, flags)
+	if r.Buf != nil {
 		for i := 0; i < len(r.Buf); i += testBlock {
 			binary.LittleEndian.PutUint64(r.Buf[i:], value)
 		}
@@ -372,6 +410,60 @@ type rig struct {
 	dev    *Device
 	events []Event
 	mu     sync.Mutex
+	cfg    Config
+	ledger []byte
+}
+
+func (r *rig) transports() (out []Transport) {
+	for _, p := range r.paths {
+		out = append(out, p)
+	}
+	return out
+}
+
+// restart kills the process and starts the next one over its ledger. The old
+// device's requests are never answered to anybody.
+func (r *rig) restart() {
+	r.Helper()
+	synctest.Wait()
+	left := newMem()
+	copy(left, r.ledger)
+	old := r.dev
+	for _, p := range r.paths {
+		p.kill()
+	}
+	for i := range old.lanes {
+		if l := old.lanes[i].Load(); l != nil {
+			nobody := blk.Completer(&nullClient{})
+			l.owner.Store(&nobody)
+			for k := range l.slots {
+				if q := l.slots[k].req; q != nil {
+					q.Owner = nobody
+				}
+			}
+		}
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	old.cfg.Events = nil
+	_ = old.Close(ended)
+	r.ledger = left
+	r.cfg.Ledger = left
+	for r.dev = nil; r.dev == nil; { // for as long as no path comes up
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		r.dev, _ = Open(ctx, r.cfg, r.transports())
+		cancel()
+		if r.dev == nil {
+			r.paths[0].set(func() { r.paths[0].refuse = nil })
+		}
+	}
+	r.dev.guardOff = old.guardOff
+}
+
+// newMem is aligned memory for a ledger.
+func newMem() []byte {
+	w := make([]uint64, LedgerSize/8)
+	return unsafe.Slice((*byte)(unsafe.Pointer(&w[0])), LedgerSize)
 }
 
 func (r *rig) saw(k EventKind) (n int) {
@@ -392,16 +484,16 @@ func withDevice(t *testing.T, n int, change func(*Config, []*fakePath), f func(r
 		r := &rig{T: t, disk: &disk{blocks: make([]uint64, 64)}}
 		cfg := Config{Name: "vol", NoPathTimeout: Never, Selector: pathsel.RoundRobin{},
 			Events: func(e Event) { r.mu.Lock(); r.events = append(r.events, e); r.mu.Unlock() }}
-		trs := make([]Transport, 0, n)
 		for i := range n {
 			r.paths = append(r.paths, newFakePath(fmt.Sprint("p", i), r.disk))
-			trs = append(trs, r.paths[i])
 		}
 		if change != nil {
 			change(&cfg, r.paths)
 		}
 		var err error
-		if r.dev, err = Open(t.Context(), cfg, trs); err != nil {
+		r.cfg = cfg
+		r.ledger = cfg.Ledger
+		if r.dev, err = Open(t.Context(), cfg, r.transports()); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -19,14 +19,14 @@ import (
 type entry struct {
 	off   atomic.Uint64
 	meta  atomic.Uint64 // length in the low 32 bits, operation above
-	state atomic.Uint64 // incarnation of the path; 0 = nothing in flight
+	state atomic.Uint64 // path index << 32 | incarnation; 0 = nothing in flight
 	_     uint64
 }
 
-func (e *entry) publish(r *blk.Request, incarnation uint32) {
+func (e *entry) publish(r *blk.Request, lv *live) {
 	e.off.Store(r.Off)
 	e.meta.Store(uint64(r.Op)<<32 | uint64(r.Len))
-	e.state.Store(uint64(incarnation))
+	e.state.Store(uint64(lv.path.index)<<32 | uint64(lv.inc))
 }
 
 func (e *entry) clear() { e.state.Store(0) }

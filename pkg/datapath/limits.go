@@ -9,7 +9,7 @@ const (
 	// MaxLanes is the most lanes (client connections) of one device at once.
 	MaxLanes = 64
 	// MaxDepth is the most requests one lane may have outstanding.
-	MaxDepth = 4096
+	MaxDepth = 1024
 
 	// maxWave is the most parts of one request in flight at once; a larger
 	// request goes in several waves.

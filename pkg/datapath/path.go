@@ -73,6 +73,7 @@ func (p *Path) poke() {
 func (p *Path) run(ctx context.Context) {
 	defer p.dev.wg.Done()
 	defer p.dev.setState(p, Stopped, nil)
+	p.proveFences(ctx) // of what a dead process left
 	bound := backoffMin
 	for ctx.Err() == nil {
 		lv, err := p.bringUp(ctx)

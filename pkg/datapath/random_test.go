@@ -62,6 +62,9 @@ func (h *history) overwritten(block, end, start int) bool {
 
 const testBlocks = 8
 
+// world says what may happen, and which guard is missing.
+type world struct{ restarts, noGuard, noLedger bool }
+
 type fuzzer struct {
 	r       *rig
 	rng     *rand.Rand
@@ -69,6 +72,7 @@ type fuzzer struct {
 	h       history
 	pending map[*blk.Request]func()
 	next    uint64
+	world   world
 	broken  []string
 }
 
@@ -155,12 +159,51 @@ func (f *fuzzer) step() {
 				p.refuse = errCut
 			}
 		})
+	case k < 98 && f.world.restarts:
+		f.kill()
 	case k < 98:
 		p.set(func() { p.room = 1 + f.rng.IntN(6) })
 	default:
 		time.Sleep(time.Duration(f.rng.IntN(4000)) * time.Millisecond)
 	}
 	synctest.Wait()
+}
+
+// kill restarts the process. The client is like the kernel: it sends what was
+// not answered again, with the same content.
+func (f *fuzzer) kill() {
+	if f.world.noLedger {
+		clear(f.r.ledger)
+	}
+	f.r.restart()
+	lost := f.pending
+	f.pending = map[*blk.Request]func(){}
+	f.open()
+	for old, done := range lost {
+		c := f.c[0]
+		if len(f.c[1].free) > len(c.free) {
+			c = f.c[1]
+		}
+		again := c.make(old.Op, old.Off, old.Len, old.Flags)
+		copy(again.Buf, old.Buf)
+		c.lane.Submit(again)
+		f.track(c, again, func() { old.Status = again.Status; copy(old.Buf, again.Buf); done() })
+	}
+}
+
+// open connects the clients.
+func (f *fuzzer) open() {
+	f.c = nil
+	for range 2 {
+		c := newClient(f.r.T, f.r.dev)
+		c.done = func(q *blk.Request) {
+			if done := f.pending[q]; done != nil {
+				delete(f.pending, q)
+				done()
+			}
+		}
+		f.c = append(f.c, c)
+	}
 }
 
 // finishAll heals the world and waits until all is answered.
@@ -195,21 +238,13 @@ func (f *fuzzer) stable() {
 }
 
 // runSeed plays one seed and returns what went wrong.
-func runSeed(t *testing.T, seed uint64, steps int, guard bool) (broken []string) {
-	withDevice(t, 3, nil, func(r *rig) {
-		r.dev.guardOff = !guard
-		f := &fuzzer{r: r, rng: rand.New(rand.NewPCG(seed, 7)), pending: map[*blk.Request]func(){}}
+func runSeed(t *testing.T, seed uint64, w world) (broken []string) {
+	const steps = 400
+	withDevice(t, 3, withLedger, func(r *rig) {
+		r.dev.guardOff = w.noGuard
+		f := &fuzzer{r: r, rng: rand.New(rand.NewPCG(seed, 7)), pending: map[*blk.Request]func(){}, world: w}
 		f.h.writes = make([][]*rec, testBlocks)
-		for range 2 {
-			c := newClient(r.T, r.dev)
-			c.done = func(q *blk.Request) {
-				if done := f.pending[q]; done != nil {
-					delete(f.pending, q)
-					done()
-				}
-			}
-			f.c = append(f.c, c)
-		}
+		f.open()
 		for range steps {
 			f.step()
 		}
@@ -222,8 +257,16 @@ func runSeed(t *testing.T, seed uint64, steps int, guard bool) (broken []string)
 
 func TestRandomFaultsNeverLoseOrReviveAWrite(t *testing.T) {
 	for seed := range uint64(150) {
-		if broken := runSeed(t, seed, 400, true); len(broken) > 0 {
+		if broken := runSeed(t, seed, world{}); len(broken) > 0 {
 			t.Fatalf("seed %d: %v", seed, broken)
+		}
+	}
+}
+
+func TestRandomFaultsAndKillsNeverLoseOrReviveAWrite(t *testing.T) {
+	for seed := range uint64(100) {
+		if broken := runSeed(t, seed+1000, world{restarts: true}); len(broken) > 0 {
+			t.Fatalf("seed %d: %v", seed+1000, broken)
 		}
 	}
 }
@@ -231,9 +274,18 @@ func TestRandomFaultsNeverLoseOrReviveAWrite(t *testing.T) {
 // The oracle itself: with the guard off it must see stale writes.
 func TestTheOracleSeesStaleWritesWithoutTheGuard(t *testing.T) {
 	for seed := range uint64(150) {
-		if len(runSeed(t, seed, 400, false)) > 0 {
+		if len(runSeed(t, seed, world{noGuard: true})) > 0 {
 			return
 		}
 	}
 	t.Fatal("150 seeds without the guard and nothing went wrong: the test tests nothing")
+}
+
+func TestTheOracleSeesStaleWritesWithoutTheLedger(t *testing.T) {
+	for seed := range uint64(150) {
+		if len(runSeed(t, seed, world{restarts: true, noLedger: true})) > 0 {
+			return
+		}
+	}
+	t.Fatal("150 seeds with kills and no ledger, and nothing went wrong: the test tests nothing")
 }

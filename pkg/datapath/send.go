@@ -143,7 +143,7 @@ func (l *Lane) clearOfDoubt(s *slot, lv *live) bool {
 		if !s.req.Op.Mutates() {
 			return true
 		}
-		s.entry().publish(s.req, lv.inc)
+		s.entry().publish(s.req, lv)
 		if d.active.Load() == 0 || l.dev.guardOff {
 			return true
 		}

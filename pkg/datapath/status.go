@@ -19,6 +19,7 @@ const (
 	Fenced               EventKind = "Fenced"
 	Grown                EventKind = "VolumeGrown"
 	CacheLost            EventKind = "CacheLost"
+	Inherited            EventKind = "WritesInDoubt"
 )
 
 // Event is one transition of a device.
