@@ -34,6 +34,7 @@ const (
 	ActionReadKeys        = 0x00 // of OpPersistentReserveIn
 	ActionReadReservation = 0x01
 	ActionReportCaps      = 0x02
+	ActionReadFullStatus  = 0x03
 
 	ActionRegister          = 0x00 // of OpPersistentReserveOut
 	ActionReserve           = 0x01

@@ -85,7 +85,7 @@ func decodeAction(c Command, cdb []byte) (_ Command, bad Sense, ok bool) {
 		return c, bad, c.Action == ActionReportTPG && cdb[1]>>5 <= 1 || refuse(&bad)
 	case OpPersistentReserveIn:
 		c.Alloc = uint32(binary.BigEndian.Uint16(cdb[7:]))
-		return c, bad, c.Action <= ActionReportCaps || refuse(&bad)
+		return c, bad, c.Action <= ActionReadFullStatus || refuse(&bad)
 	case OpPersistentReserveOut:
 		c.Alloc, c.Type = binary.BigEndian.Uint32(cdb[5:]), ReserveType(cdb[2]&0x0f)
 		return c, bad, c.Action <= ActionRegisterAndIgnore && cdb[2]>>4 == 0 || refuse(&bad)

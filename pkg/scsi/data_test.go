@@ -168,6 +168,18 @@ func TestReservationsAreRead(t *testing.T) {
 	if k, s, aptpl, err := ParseReserveParam(p[:]); err != nil || k != 1 || s != 2 || !aptpl {
 		t.Error(k, s, aptpl, err)
 	}
+	if gen, ks, err := ParseKeys(nil, AppendKeys(nil, 7, 1, 1<<63)); err != nil || gen != 7 || !reflect.DeepEqual(ks, []uint64{1, 1 << 63}) {
+		t.Error(gen, ks, err)
+	}
+	for _, want := range []Reservation{{Generation: 3}, {3, true, 99, ExclusiveAllRegistrants}} {
+		if r, err := ParseReservation(want.Append(nil)); err != nil || r != want {
+			t.Error(r, err)
+		}
+	}
+	full := AppendFullStatus(nil, Reservation{Held: true, Key: 5, Type: WriteExclusive}, 2, "iqn.a", [6]byte{0x80, 5: 1})
+	if len(full) != 24+4+24 || full[7] != 5 || full[12] != 1 || full[13] != 1 || full[19] != 2 || string(full[28:51]) != "iqn.a,i,0x800000000001\x00" {
+		t.Errorf("%q", full)
+	}
 	keys := []byte{0, 0, 0, 9, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2}
 	if gen, ks, err := ParseKeys(nil, keys); err != nil || gen != 9 || !reflect.DeepEqual(ks, []uint64{1, 2}) {
 		t.Error(gen, ks, err)

@@ -3,6 +3,7 @@ package scsi
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 )
 
 // ReserveType is the type of a persistent reservation (SPC-4 6.15.3).
@@ -79,4 +80,70 @@ func ParseReservation(b []byte) (r Reservation, err error) {
 	}
 	r.Held, r.Key, r.Type = true, binary.BigEndian.Uint64(b[8:]), ReserveType(b[21]&0x0f)
 	return r, nil
+}
+
+// AppendKeys appends READ KEYS data.
+func AppendKeys(b []byte, gen uint32, keys ...uint64) []byte {
+	b = binary.BigEndian.AppendUint32(b, gen)
+	b = binary.BigEndian.AppendUint32(b, uint32(8*len(keys)))
+	for _, k := range keys {
+		b = binary.BigEndian.AppendUint64(b, k)
+	}
+	return b
+}
+
+// Append appends READ RESERVATION data.
+func (r *Reservation) Append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, r.Generation)
+	if !r.Held {
+		return append(b, 0, 0, 0, 0)
+	}
+	b = append(b, 0, 0, 0, 16)
+	b = binary.BigEndian.AppendUint64(b, r.Key)
+	return append(b, 0, 0, 0, 0, 0, byte(r.Type), 0, 0)
+}
+
+// AppendFullStatus appends one descriptor of READ FULL STATUS data (SPC-4
+// 6.15.5) for an iSCSI initiator port. r.Held: that port holds the reservation.
+func AppendFullStatus(b []byte, r Reservation, port uint16, initiator string, isid [6]byte) []byte {
+	id := fmt.Appendf(nil, "%s,i,0x%x", initiator, isid)
+	for id = append(id, 0); len(id) < 20 || len(id)%4 != 0; {
+		id = append(id, 0)
+	}
+	b = binary.BigEndian.AppendUint64(b, r.Key)
+	b = append(b, 0, 0, 0, 0)
+	if r.Held {
+		b = append(b, 1, byte(r.Type))
+	} else {
+		b = append(b, 0, 0)
+	}
+	b = append(b, 0, 0, 0, 0, byte(port>>8), byte(port))
+	b = binary.BigEndian.AppendUint32(b, uint32(4+len(id)))
+	b = append(b, 0x45, 0, byte(len(id)>>8), byte(len(id))) // format 01b, iSCSI
+	return append(b, id...)
+}
+
+// Valid reports whether t is a type SPC-4 knows.
+func (t ReserveType) Valid() bool {
+	switch t {
+	case WriteExclusive, ExclusiveAccess, WriteExclusiveRegistrantsOnly, ExclusiveRegistrantsOnly,
+		WriteExclusiveAllRegistrants, ExclusiveAllRegistrants:
+		return true
+	}
+	return false
+}
+
+// AllRegistrants reports whether every registrant holds the reservation.
+func (t ReserveType) AllRegistrants() bool {
+	return t == WriteExclusiveAllRegistrants || t == ExclusiveAllRegistrants
+}
+
+// Registrants reports whether registrants may write.
+func (t ReserveType) Registrants() bool {
+	return t == WriteExclusiveRegistrantsOnly || t == ExclusiveRegistrantsOnly || t.AllRegistrants()
+}
+
+// ReadsConflict reports whether those shut out may not read either.
+func (t ReserveType) ReadsConflict() bool {
+	return t == ExclusiveAccess || t == ExclusiveRegistrantsOnly || t == ExclusiveAllRegistrants
 }

@@ -50,7 +50,8 @@ func (m *Machine) access(t *task) (scsi.Sense, bool) {
 		return scsi.Sense{}, true
 	}
 	switch t.cmd.Op {
-	case scsi.OpInquiry, scsi.OpReportLUNs, scsi.OpRequestSense, scsi.OpMaintenanceIn:
+	case scsi.OpInquiry, scsi.OpReportLUNs, scsi.OpRequestSense, scsi.OpMaintenanceIn,
+		scsi.OpPersistentReserveIn, scsi.OpPersistentReserveOut:
 		return scsi.Sense{}, true
 	case scsi.OpModeSense6, scsi.OpModeSense10, scsi.OpReadCapacity10, scsi.OpServiceActionIn16:
 		if state == scsi.Standby {
@@ -78,6 +79,10 @@ func (m *Machine) execute(t *task) {
 		m.check(t, bad)
 		return
 	}
+	if t.unit.reservations.held && t.unit.reservations.conflicts(t.sess.key, &t.cmd) {
+		m.answer(t, scsi.StatusReservationConflict, nil)
+		return
+	}
 	switch t.cmd.Op {
 	case scsi.OpRead10, scsi.OpRead16:
 		m.doRead(t)
@@ -94,6 +99,10 @@ func (m *Machine) execute(t *task) {
 		m.doUnmap(t)
 	case scsi.OpWriteSame16:
 		m.doWriteSame(t)
+	case scsi.OpPersistentReserveIn:
+		m.reserveIn(t)
+	case scsi.OpPersistentReserveOut:
+		m.reserveOut(t)
 	case scsi.OpTestUnitReady:
 		m.good(t)
 	default:

@@ -157,11 +157,7 @@ func (c *Conn) resetUnit(n uint32, function uint8) {
 		if function == pdu.TMFAbortTaskSet && s != c.sess {
 			continue
 		}
-		for _, t := range s.tasks {
-			if t.unit != nil && t.unit.Number == n {
-				m.abort(t)
-			}
-		}
+		m.abortUnit(s, n)
 	}
 	switch function {
 	case pdu.TMFClearTaskSet:
@@ -169,6 +165,15 @@ func (c *Conn) resetUnit(n uint32, function uint8) {
 	case pdu.TMFLUNReset:
 		m.stats.Resets++
 		m.attention(n, scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x29, ASCQ: 0x03}, nil)
+	}
+}
+
+// abortUnit ends a session's tasks of one unit.
+func (m *Machine) abortUnit(s *session, n uint32) {
+	for _, t := range s.tasks {
+		if t.unit != nil && t.unit.Number == n {
+			m.abort(t)
+		}
 	}
 }
 

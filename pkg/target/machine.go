@@ -60,7 +60,8 @@ type Stats struct {
 // unit is one logical unit.
 type unit struct {
 	LUN
-	wire scsi.LUN
+	wire         scsi.LUN
+	reservations reservations
 }
 
 // portal is one portal's state.
