@@ -1,0 +1,16 @@
+package main
+
+import "time"
+
+// Limits and times of vmrun.
+const (
+	afterTestTimeout = 45 * time.Second // boot, and the test binary's own last words
+	noTestTimeout    = 10 * time.Minute // for programs that are no tests
+	guestEarlier     = 20 * time.Second // vminit gives up before vmrun does, to log what hangs
+	fetchWithin      = 10 * time.Minute // one call of apt-get, dpkg or depmod
+	sweepAfter       = time.Hour        // a run's folder without a lock is somebody's who was killed
+	logTail          = 60               // lines of the kernel's log on failure
+	maxLog           = 64 << 20         // bytes read of it
+	maxModulesLine   = 1 << 20          // bytes of one line of depmod's files
+	tbSizeMiB        = 256              // qemu's translated code
+)
