@@ -3,6 +3,7 @@
 package interop
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/csi-mpath/csi-mpath/test/interop/rig"
 	"github.com/csi-mpath/csi-mpath/test/interop/tgt"
+	"github.com/csi-mpath/csi-mpath/test/probe"
 )
 
 const mib = 1 << 20
@@ -167,6 +169,32 @@ func TestSIGTERMDrainsAndEndsCleanly(t *testing.T) {
 	if _, err := os.Stat(r.Socket); !os.IsNotExist(err) {
 		t.Fatalf("the socket was left behind (%v)", err)
 	}
+}
+
+// I4: what was answered and flushed is there, whatever happens to the process.
+func TestFlushedWritesSurviveAKilledProduct(t *testing.T) {
+	r := start(t, rig.Options{})
+	block := func(i int) []byte { return bytes.Repeat([]byte{byte(i), byte(i >> 8), 0x5a, 0xa5}, 1024) }
+	c, err := probe.Dial(t.Context(), r.Socket)
+	must(t, err)
+	const blocks = 500
+	for i := range blocks {
+		must(t, c.Write(uint64(i)*4096, block(i)))
+	}
+	must(t, c.Flush())
+	r.KillProduct()
+	must(t, r.Attach(t.Context()))
+	if c, err = probe.Dial(t.Context(), r.Socket); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 4096)
+	for i := range blocks {
+		must(t, c.Read(uint64(i)*4096, got))
+		if !bytes.Equal(got, block(i)) {
+			t.Fatalf("block %d differs", i)
+		}
+	}
+	must(t, c.Close())
 }
 
 func TestDiscoverListsWhatTheTargetOffers(t *testing.T) {

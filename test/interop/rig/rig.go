@@ -115,6 +115,9 @@ func (r *Rig) Detach() error {
 	return r.attach.Stop(stopWithin)
 }
 
+// KillProduct is kill -9 of the product. Attach starts it again.
+func (r *Rig) KillProduct() { r.attach.Kill() }
+
 // Err is why the product has ended, nil while it runs.
 func (r *Rig) Err() error {
 	if r.attach.Alive() {
