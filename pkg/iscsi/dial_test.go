@@ -240,17 +240,18 @@ func TestDiscoveryIsBounded(t *testing.T) {
 
 func TestSendTargetsWorksInANormalSession(t *testing.T) {
 	f := newFake(t)
-	text := many(2000) // larger than the receive buffer
+	text := many(4000)
+	const first = offerMaxRecv // with its header larger than the receive buffer
 	f.text = func(c *fakeConn, h *pdu.TextRequest, _ []byte) {
 		if h.TTT == pdu.NoTag {
-			c.send(&pdu.TextResponse{Continue: true, ITT: h.ITT, TTT: 5, Window: c.window(true)}, text[:180<<10])
+			c.send(&pdu.TextResponse{Continue: true, ITT: h.ITT, TTT: 5, Window: c.window(true)}, text[:first])
 			return
 		}
-		c.send(&pdu.TextResponse{Final: true, ITT: h.ITT, TTT: pdu.NoTag, Window: c.window(true)}, text[180<<10:])
+		c.send(&pdu.TextResponse{Final: true, ITT: h.ITT, TTT: pdu.NoTag, Window: c.window(true)}, text[first:])
 	}
 	s := f.dial(f.config())
 	for range controlTags + 1 {
-		if found, err := s.SendTargets(testCtx(t), ""); err != nil || len(found) != 2000 {
+		if found, err := s.SendTargets(testCtx(t), ""); err != nil || len(found) != 4000 {
 			t.Fatalf("%d targets, %v", len(found), err)
 		}
 	}

@@ -32,18 +32,20 @@ const (
 	maxLUNs = 1024
 
 	// recvBuffer is the batch receive buffer, bytes; it must hold any header.
-	recvBuffer = 128 << 10
+	recvBuffer = 256 << 10
 	// bulkPeek is how much is received behind a payload that lands directly,
 	// bytes: small, so that the next large payload is not copied.
 	bulkPeek = 4 << 10
 	// landMin: payloads of at least so many bytes are bulk.
 	landMin = 16 << 10
+	// maxHeld is how many receives of large payload end as one batch.
+	maxHeld = 8
 	// maxOtherData is the largest data segment of anything but Data-In and
 	// text, bytes: sense, a rejected header, ping data.
 	maxOtherData = 64 << 10
 
 	// sendArena holds headers and copied payload of one batch, bytes.
-	sendArena = 128 << 10
+	sendArena = 256 << 10
 	// copyLimit: payload up to it is copied into the arena, more goes by reference, bytes.
 	copyLimit = 8 << 10
 	// batchBytes ends a batch, bytes.

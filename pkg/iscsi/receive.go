@@ -145,6 +145,9 @@ func (r *receiver) parseHeader(avail []byte) (more bool, err error) {
 	if n > int(p.MaxRecv) {
 		return false, violation("%v with a data segment of %d bytes, %d allowed", op, n, p.MaxRecv)
 	}
+	if n > maxOtherData && op != pdu.OpDataIn && op != pdu.OpTextResponse {
+		return false, violation("%v with a data segment of %d bytes", op, n)
+	}
 	if len(avail) < start {
 		return false, nil
 	}
@@ -168,18 +171,11 @@ func (r *receiver) parseHeader(avail []byte) (more bool, err error) {
 		r.bulk = false
 		return false, nil
 	}
-	return true, r.startOther(op, avail, start, n)
-}
-
-// startOther collects a data segment larger than the batch buffer.
-func (r *receiver) startOther(op pdu.Opcode, avail []byte, start, n int) error {
-	if op != pdu.OpTextResponse && n > maxOtherData {
-		return violation("%v with a data segment of %d bytes", op, n)
-	}
+	// A text larger than the batch buffer is collected in a buffer of its own.
 	copy(r.header[:], avail)
 	r.task, r.other = nil, make([]byte, n)
 	r.land(r.other, avail, start, n)
-	return nil
+	return true, nil
 }
 
 // land begins to fill dst with the n payload bytes behind start.

@@ -251,19 +251,24 @@ func (s *Session) write() {
 // read is the reader goroutine. It ends the session when it ends.
 func (s *Session) read() {
 	r := &s.m.rx
-	for {
-		a, b := r.space()
-		n, err := s.sock.Recv(a, b)
+	for held := 0; ; {
+		n, err := s.receive(held)
 		switch {
 		case err == nil:
 			s.m.received.Add(1)
 			err = r.fed(n)
+		case errors.Is(err, poll.ErrAgain):
+			held, err = maxHeld, nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			err = s.woken()
 		default:
 			err = fmt.Errorf("receive: %w", err)
 		}
 		s.m.completeEarly()
+		if held++; err == nil && held < maxHeld && r.bulk && s.cause.Load() == nil {
+			continue
+		}
+		held = 0
 		r.endBatch()
 		if err != nil {
 			s.fail(err)
@@ -274,6 +279,16 @@ func (s *Session) read() {
 		s.kick()
 	}
 	s.retire()
+}
+
+// receive receives the next bytes. Large payloads come one at a time: their
+// completions are held and end as one batch, as long as more is there at once.
+func (s *Session) receive(held int) (int, error) {
+	a, b := s.m.rx.space()
+	if held > 0 && (len(s.m.rx.touched) > 0 || s.m.tx.ready()) {
+		return s.sock.RecvNow(a, b)
+	}
+	return s.sock.Recv(a, b)
 }
 
 // woken handles what the reader was woken for.

@@ -18,8 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrAgain says that the socket's send buffer is full.
-var ErrAgain = errors.New("poll: send buffer full")
+// ErrAgain says that the socket's send buffer is full, or that there is nothing
+// to receive.
+var ErrAgain = errors.New("poll: not now")
 
 // MaxIovecs is the most buffers one Send may carry (IOV_MAX).
 const MaxIovecs = 1024
@@ -39,6 +40,7 @@ type Socket struct {
 	rxIov    [2]unix.Iovec
 	rxCnt    int
 	rxN      int
+	rxNow    bool // do not park
 	rxErr    syscall.Errno
 	rxFunc   func(fd uintptr) bool
 	hung     bool
@@ -97,6 +99,17 @@ func (s *Socket) Recv(a, b []byte) (int, error) {
 	return s.rxN, nil
 }
 
+// RecvNow is Recv that does not park: nothing to receive is ErrAgain.
+func (s *Socket) RecvNow(a, b []byte) (int, error) {
+	s.rxNow = true
+	n, err := s.Recv(a, b)
+	s.rxNow = false
+	if errors.Is(err, syscall.EAGAIN) {
+		err = ErrAgain
+	}
+	return n, err
+}
+
 func (s *Socket) recvOnce(fd uintptr) bool {
 	for {
 		s.Stats.Recvs.Add(1)
@@ -115,7 +128,7 @@ func (s *Socket) recvOnce(fd uintptr) bool {
 			continue
 		case syscall.EAGAIN:
 			s.Stats.Again.Add(1)
-			return false
+			return s.rxNow
 		default:
 			s.rxN = 0
 			return true

@@ -82,6 +82,23 @@ func TestSendReportsAFullSocketWithoutParking(t *testing.T) {
 	}
 }
 
+func TestRecvNowDoesNotPark(t *testing.T) {
+	s, peer := pair(t)
+	buf := make([]byte, 8)
+	if _, err := s.RecvNow(buf, nil); !errors.Is(err, ErrAgain) {
+		t.Fatalf("nothing there: %v", err)
+	}
+	if _, err := peer.Write([]byte("ab")); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.Recv(buf[:1], nil); n != 1 || err != nil { // parks until it is there
+		t.Fatal(n, err)
+	}
+	if n, err := s.RecvNow(buf, nil); n != 1 || err != nil || buf[0] != 'b' {
+		t.Fatal(n, err)
+	}
+}
+
 func TestAbortResetsThePeerAndEndsARecv(t *testing.T) {
 	s, peer := pair(t)
 	done := make(chan error, 1)
