@@ -142,6 +142,7 @@ func Open(ctx context.Context, cfg Config, transports []Transport) (*Device, err
 	}
 	cancel()
 	d.wg.Wait()
+	d.doubt.end()
 	return nil, err
 }
 

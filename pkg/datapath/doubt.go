@@ -80,6 +80,7 @@ type doubts struct {
 	entries []*doubt
 	fences  []*fence
 	waiting []*slot // requests held back, each re-examined at every change
+	shut    bool    // the device is gone: the ledger may belong to another now
 	held    []*slot // answered requests whose answer is withheld (multi-writer)
 }
 
@@ -114,7 +115,7 @@ func (d *doubts) newFence(p *Path, inc uint32) *fence {
 }
 
 func (d *doubts) add(s *slot, f *fence) {
-	d.enter(&doubt{op: s.req.Op, off: s.req.Off, end: s.req.End(), from: uint64(s.lane.id)<<32 | uint64(s.index),
+	d.enter(&doubt{op: s.req.Op, off: s.req.Off, end: s.req.End(), from: s.origin(),
 		owner: s, fence: f})
 	s.inDoubt.Add(1)
 }
@@ -175,20 +176,27 @@ func (d *doubts) blocked(s *slot) bool {
 
 // adopt makes s the owner of what a dead process left of the same request: it
 // is that request's replay, and may go at once where a new one must wait. Once
-// per request left.
+// per request left. Two requests left that look the same can not be told
+// apart: nobody adopts them, and their replays wait for the fences.
 func (d *doubts) adopt(s *slot) {
 	r := s.req
-	var from uint64
-	found := false
+	var mine []*doubt
 	for _, e := range d.entries {
-		if !e.orphan || found && e.from != from {
+		if !e.orphan || e.op != r.Op || e.off != r.Off || e.end != r.End() {
 			continue
 		}
-		if e.op == r.Op && e.off == r.Off && e.end == r.End() {
-			found, from = true, e.from
-			e.orphan, e.owner = false, s
-			s.inDoubt.Add(1)
+		if len(mine) > 0 && e.from != mine[0].from {
+			return
 		}
+		mine = append(mine, e)
+	}
+	for _, e := range mine {
+		e.orphan, e.owner = false, s
+		e.from = s.origin() // so that the next process sees one request, not two
+		if e.rec != nil {
+			e.rec.from.Store(e.from)
+		}
+		s.inDoubt.Add(1)
 	}
 }
 
@@ -226,7 +234,7 @@ func (d *doubts) settle(s *slot, st blk.Status) (withhold bool) {
 // Resolving twice is harmless; the first proof counts.
 func (d *doubts) resolve(f *fence, how FenceProof) {
 	d.mu.Lock()
-	if f.how != NotFenced {
+	if f.how != NotFenced || d.shut {
 		d.mu.Unlock()
 		return
 	}
@@ -256,6 +264,17 @@ func (d *doubts) resolve(f *fence, how FenceProof) {
 	requeue(woken)
 	close(f.done)
 	d.dev.fenced(f)
+}
+
+// end stops the clocks of what is still in doubt. The ledger keeps it for the
+// next device.
+func (d *doubts) end() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.shut = true
+	for _, f := range d.fences {
+		f.timer.Stop()
+	}
 }
 
 // resolvePath resolves every fence of a path.

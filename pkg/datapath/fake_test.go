@@ -29,6 +29,9 @@ type image struct {
 	op   blk.Op
 	off  uint64
 	data []uint64 // write number of each block
+	// until is when the target has certainly given it up: FenceBound after its
+	// connection was lost. What a fence by time rests on.
+	until time.Time
 }
 
 func (d *disk) execute(m image) {
@@ -201,6 +204,7 @@ func (p *fakePath) kill() {
 	q.dead, q.orphan, p.q = true, true, nil
 	for _, f := range q.pending {
 		if f.kicked && f.c.Op.Mutates() {
+			f.m.until = time.Now().Add(p.bound)
 			p.stale = append(p.stale, f.m)
 		}
 	}
@@ -276,6 +280,7 @@ func (p *fakePath) loseQueue(q *fakeQueue, cause error, keep bool) {
 		f.c.Sent = f.kicked
 		f.c.Next = nil
 		if f.kicked && keep && f.c.Op.Mutates() {
+			f.m.until = time.Now().Add(p.bound)
 			p.stale = append(p.stale, f.m)
 		}
 		if last == nil {
@@ -300,7 +305,9 @@ func (p *fakePath) late(i int) {
 	m := p.stale[i]
 	p.stale = append(p.stale[:i], p.stale[i+1:]...)
 	p.mu.Unlock()
-	p.disk.execute(m)
+	if time.Now().Before(m.until) {
+		p.disk.execute(m)
+	}
 }
 
 // evidence reports a unit attention that came with no command.

@@ -1,8 +1,11 @@
 package datapath
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,6 +77,7 @@ type fuzzer struct {
 	next    uint64
 	world   world
 	broken  []string
+	count   uint64
 }
 
 func (f *fuzzer) violate(format string, args ...any) {
@@ -87,6 +91,8 @@ func (f *fuzzer) track(c *client, r *blk.Request, done func()) {
 		done()
 		return
 	}
+	f.count++
+	r.Cookie = f.count
 	f.pending[r] = done
 }
 
@@ -179,12 +185,16 @@ func (f *fuzzer) kill() {
 	lost := f.pending
 	f.pending = map[*blk.Request]func(){}
 	f.open()
-	for old, done := range lost {
+	// In order of submission: a seed must mean one story.
+	for _, old := range slices.SortedFunc(maps.Keys(lost), func(a, b *blk.Request) int { return cmp.Compare(a.Cookie, b.Cookie) }) {
+		done := lost[old]
 		c := f.c[0]
 		if len(f.c[1].free) > len(c.free) {
 			c = f.c[1]
 		}
 		again := c.make(old.Op, old.Off, old.Len, old.Flags)
+		f.count++
+		again.Cookie = f.count
 		copy(again.Buf, old.Buf)
 		c.lane.Submit(again)
 		f.track(c, again, func() { old.Status = again.Status; copy(old.Buf, again.Buf); done() })

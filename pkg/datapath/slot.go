@@ -53,6 +53,9 @@ type slot struct {
 	delay    time.Duration
 }
 
+// origin names the request's place in the ledger.
+func (s *slot) origin() uint64 { return uint64(s.lane.id)<<32 | uint64(s.index) }
+
 func (s *slot) entry() *entry { return &s.lane.entries[s.index] }
 
 // begin takes a new request in.

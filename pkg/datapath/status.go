@@ -140,11 +140,7 @@ func (d *Device) Close(ctx context.Context) error {
 	d.cancel()
 	d.wg.Wait()
 	d.kickAll()
-	for _, p := range d.paths {
-		for _, f := range d.doubt.pathFences(p) {
-			f.timer.Stop()
-		}
-	}
+	d.doubt.end()
 	return err
 }
 
