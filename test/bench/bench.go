@@ -117,27 +117,23 @@ func (b *bench) suite(name string, s suite) error {
 	return nil
 }
 
-// workload measures one workload on every peer until its control holds.
+// workload measures one workload on every peer until its controls hold.
 func (b *bench) workload(suite string, peers []peer, w workload) error {
 	for try := 1; ; try++ {
 		samples, err := b.rounds(peers, w)
 		if err != nil {
 			return err
 		}
-		cs := judge(suite, peers, w, samples)
-		void := !controlHolds(samples)
-		for _, c := range cs {
-			b.progress("%s: %s", w.name, c.line())
+		claims, void := judge(suite, peers, w, samples), false
+		for i := range claims {
+			b.progress("%s: %s", w.name, claims[i].line())
+			void = void || claims[i].Void
 		}
-		if void && try < maxTries && b.ctx.Err() == nil {
-			b.progress("%s: control %.3f is outside 1.00 +-%.2f: measured again", w.name, control(samples).median, controlSpan)
-			continue
+		if !void || try == maxTries {
+			b.claims = append(b.claims, claims...)
+			return nil
 		}
-		for i := range cs {
-			cs[i].Void, cs[i].tries = void, try
-		}
-		b.claims = append(b.claims, cs...)
-		return nil
+		b.progress("%s: a control is outside 1.00 +-%.2f: measured again", w.name, controlSpan)
 	}
 }
 
@@ -210,9 +206,9 @@ func (b *bench) verdict() error {
 	for _, c := range b.claims {
 		switch {
 		case c.Void:
-			errs = append(errs, fmt.Errorf("void, the control left 1.00 +-%.2f: %s %s", controlSpan, c.Suite, c.Claim))
+			errs = append(errs, fmt.Errorf("void, the control left 1.00 +-%.2f: %s %s, %s against %s", controlSpan, c.Suite, c.Claim, c.Metric, c.Baseline))
 		case !c.Met:
-			errs = append(errs, fmt.Errorf("not met: %s %s: %.2f, goal %.2f", c.Suite, c.Claim, c.Ratio, c.Goal))
+			errs = append(errs, fmt.Errorf("not met: %s %s, %s against %s: %.2f, goal %.2f", c.Suite, c.Claim, c.Metric, c.Baseline, c.Ratio, c.Goal))
 		}
 	}
 	if b.json != "" {

@@ -8,7 +8,7 @@ import (
 
 func samplesOf(iops ...float64) (s []sample) {
 	for _, v := range iops {
-		s = append(s, sample{iops: v, cpu: 1e6 / v})
+		s = append(s, sample{iops: v, cpu: 1e6 / v, path: 2e6 / v})
 	}
 	return s
 }
@@ -30,20 +30,24 @@ func TestMedianOfAnEvenCountIsBetweenTheMiddle(t *testing.T) {
 	}
 }
 
-func TestAControlOutsideItsSpanIsVoid(t *testing.T) {
-	for again, holds := range map[float64]bool{100: true, 104: true, 106: false, 94: false} {
+func TestAClaimWhoseControlLeavesItsSpanIsVoidAndNotMet(t *testing.T) {
+	peers := []peer{{name: "ours"}, {name: nbdkitMemory}}
+	w := workload{name: "w", goals: map[string]float64{nbdkitMemory: 1.3}}
+	for again, held := range map[float64]bool{100: true, 104: true, 106: false, 94: false} {
 		s := [][]sample{samplesOf(100, 100, 100), samplesOf(50, 50, 50), samplesOf(again, again, again)}
-		if got := controlHolds(s); got != holds {
-			t.Errorf("control %v: holds %v", again, got)
+		for _, c := range judge("nbd", peers, w, s) {
+			if c.Void == held || c.Met != held || c.Ratio != 2 {
+				t.Errorf("control %v: %+v", again, c)
+			}
 		}
 	}
 }
 
-func TestAClaimIsMadeForEachBaselineWithAGoal(t *testing.T) {
+func TestAClaimIsMadeByClockAndByCPUForEachBaselineWithAGoal(t *testing.T) {
 	peers := []peer{{name: "ours"}, {name: nbdkitMemory}, {name: "other"}}
 	s := [][]sample{samplesOf(130, 140), samplesOf(100, 100), samplesOf(1, 1), samplesOf(130, 140)}
 	c := judge("nbd", peers, workload{name: "w", goals: map[string]float64{nbdkitMemory: 1.3}}, s)
-	if len(c) != 1 || !c[0].Met || c[0].Ratio != 1.35 || c[0].Rounds != 2 || c[0].Control != 1 {
+	if len(c) != 2 || !c[0].Met || c[0].Ratio != 1.35 || c[0].Rounds != 2 || c[0].Control != 1 || c[0].Metric == c[1].Metric {
 		t.Fatalf("got %+v", c)
 	}
 }

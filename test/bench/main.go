@@ -30,6 +30,7 @@ type config struct {
 	bin     string
 	budget  time.Duration
 	verbose bool
+	nice    int
 }
 
 func main() {
@@ -41,6 +42,7 @@ func main() {
 	flag.StringVar(&c.json, "json", os.Getenv("JSON"), "file for one JSON object per claim (also $JSON)")
 	flag.StringVar(&c.bin, "bin", "bin/csi-mpath", "the csi-mpath binary, for the suites that attach")
 	flag.DurationVar(&c.budget, "budget", 40*time.Minute, "longest time for everything")
+	flag.IntVar(&c.nice, "nice", 0, "autogroup nice value of everything measured, -20..19")
 	flag.BoolVar(&c.verbose, "v", false, "show what the servers print")
 	flag.Parse()
 	if os.Getenv(innerMark) == "" {
@@ -53,7 +55,11 @@ func main() {
 }
 
 func run(c config) (err error) {
-	raisePriority()
+	if c.nice != 0 {
+		if err := setNice(c.nice); err != nil {
+			return err
+		}
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, c.budget)

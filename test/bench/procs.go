@@ -47,9 +47,16 @@ func supervise() int {
 	return max(cmd.ProcessState.ExitCode(), 0)
 }
 
-// raisePriority asks for a larger share against the machine's other work; it
-// needs root and the kernel's autogroups, and changes no ratio.
-func raisePriority() { _ = os.WriteFile("/proc/self/autogroup", []byte("-10"), 0) }
+// setNice sets the share of this session against the machine's other work; it
+// needs root and the kernel's autogroups. It is no free lunch: with a large
+// share a woken server preempts the client at each request, so nothing is
+// batched, and the ratios change.
+func setNice(nice int) error {
+	if err := os.WriteFile("/proc/self/autogroup", []byte(strconv.Itoa(nice)), 0); err != nil {
+		return fmt.Errorf("--nice: %w", err)
+	}
+	return nil
+}
 
 // process is a server or target that the bench started.
 type process struct {
