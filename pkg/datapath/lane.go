@@ -166,9 +166,10 @@ func (l *Lane) pushFront(s *slot) {
 
 func (l *Lane) takeDue() {
 	now := time.Now()
+	over := l.closed.Load() || l.dev.mode.Load()&modeShutdown != 0
 	next := time.Time{}
 	l.late = slices.DeleteFunc(l.late, func(s *slot) bool {
-		if l.closed.Load() || !s.due.After(now) {
+		if over || !s.due.After(now) {
 			l.enqueue(s)
 			return true
 		}
