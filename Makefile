@@ -49,7 +49,7 @@ test: ## unit tests, golden files and fuzz corpora: no root, no network, under 3
 check: $(LINT) ## gofmt, vet, lint, house rules and allowed imports, go.mod tidy and verified
 	@bad=$$(gofmt -l cmd pkg test); if [ -n "$$bad" ]; then echo "not gofmt-ed (run gofmt -w):"; echo "$$bad"; exit 1; fi
 	@$(GO) vet ./...
-	@$(GO) vet -tags interop ./test/...
+	@$(GO) vet -tags interop,vm,vmhost ./test/...
 	@GOARCH=arm64 $(GO) vet ./cmd/... ./pkg/...
 	@$(GO) mod tidy -diff
 	@$(GO) mod verify
@@ -88,6 +88,22 @@ bench-peers: build ## against nbdkit, qemu and libiscsi, in interleaved rounds (
 	@$(GO) build -o $(BIN)/bench ./test/bench
 	@$(BIN)/bench --bin $(BIN)/csi-mpath $(if $(JSON),--json $(JSON))
 
+.PHONY: setup-vm
+setup-vm:
+	@test/setup.sh $(VM_PACKAGES)
+
+# The kernel modules that every package of VM tests finds loaded.
+VM_MODS := nbd:nbds_max=16,ext4,xfs
+VM_RUN  := $(BIN)/vmrun -k $(KERNEL) -m 2048 -mods $(VM_MODS) -logdir $(OUT)/vm
+
+.PHONY: vm-test
+vm-test: setup-vm build ## a real kernel under QEMU: KERNEL=6.12 (or 6.1) RUN=TestName; kernel logs in out/vm
+	@$(GO) build -trimpath -o $(BIN)/ ./test/vm/vmrun ./test/vm/vminit
+	@$(BIN)/vmrun -k $(KERNEL) -fetch
+	@$(if $(RUN),,CSI_MPATH_VM_KERNEL=$(KERNEL) CSI_MPATH_VMRUN=$(BIN)/vmrun $(GO) test -tags vmhost -count=1 -timeout 15m ./test/vm/vmrun)
+	@CSI_MPATH_BIN=$(BIN)/csi-mpath $(GO) test -tags vm -count=1 -p 1 -timeout 30m -exec '$(VM_RUN)' $(if $(RUN),-v -run '$(RUN)') \
+		$$(grep -rl --include='*_test.go' '^//go:build vm$$' test/vm | xargs -n1 dirname | sort -u | sed 's,^,./,')
+
 ##@ not there yet
 
 # later(what it comes with)
@@ -98,10 +114,6 @@ endef
 .PHONY: sim
 sim: ## [not there yet] seeded simulator in virtual time
 	$(call later,the simulator (pkg/sim))
-
-.PHONY: vm-test
-vm-test: ## [not there yet] a real kernel under QEMU: nbd, LIO, kernel initiators
-	$(call later,the node plugin and its VM ring (test/vm))
 
 .PHONY: e2e
 e2e: ## [not there yet] a real Kubernetes on this machine

@@ -12,3 +12,8 @@ TEST_PACKAGES := gcc libc6-dev libnbd-bin nbd-client qemu-utils
 
 # The programs that make bench-peers measures against.
 BENCH_PACKAGES := nbdkit qemu-system-common qemu-block-extra libiscsi-bin
+
+# make vm-test: QEMU, what the kernel and its file systems need inside, and who
+# connects /dev/nbdN besides us. The kernel comes from linux-image-KERNEL-amd64.
+VM_PACKAGES := qemu-system-x86 xz-utils kmod e2fsprogs xfsprogs fio tgt nbd-client
+KERNEL      ?= 6.12

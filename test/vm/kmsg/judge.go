@@ -70,6 +70,9 @@ func allowed(text string, allow []*regexp.Regexp) bool {
 	return false
 }
 
+// Provoked allows the records that hold a text.
+func Provoked(text string) *regexp.Regexp { return regexp.MustCompile(regexp.QuoteMeta(text)) }
+
 // What tests commonly provoke.
 var (
 	// ServerLost: the process behind an nbd device went away.

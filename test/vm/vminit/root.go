@@ -119,6 +119,7 @@ func kernelMounts() error {
 		{"devpts", "/dev/pts", "ptmxmode=666"},
 		{"tmpfs", "/dev/shm", "mode=1777"},
 		{"tmpfs", "/run", "mode=755"},
+		{"tmpfs", "/run/tmp", "mode=1777"},
 		{"cgroup2", "/sys/fs/cgroup", ""},
 		{"debugfs", "/sys/kernel/debug", ""},
 		{"configfs", "/sys/kernel/config", ""},
@@ -127,7 +128,7 @@ func kernelMounts() error {
 			return err
 		}
 	}
-	return os.Mkdir(next+"/run/tmp", 0o777)
+	return nil
 }
 
 func shares(s *spec.Spec) error {

@@ -94,6 +94,13 @@ func (c *cache) fetch(version string) (*kernel, error) {
 // unpack downloads the kernel's package and makes a tree of it.
 func unpack(tmp, version string) error {
 	name, err := resolve(version)
+	if err != nil && os.Getuid() == 0 {
+		// A fresh machine has no package lists, or old ones.
+		if _, err := tool("", "apt-get", "-q", "update"); err != nil {
+			return err
+		}
+		name, err = resolve(version)
+	}
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ type machine struct {
 // bootOptions: an oops is a panic, a panic ends the machine. Emulated CPUs on a
 // busy host stand still at times, so the watchdogs wait longer than usual.
 const bootOptions = "console=ttyS0 8250.nr_uarts=4 panic=-1 oops=panic random.trust_cpu=on mitigations=off " +
-	"nokaslr no_timer_check tsc=reliable log_buf_len=8M rcupdate.rcu_cpu_stall_timeout=120 nosoftlockup nowatchdog"
+	"nokaslr no_timer_check tsc=reliable log_buf_len=8M printk.devkmsg=on rcupdate.rcu_cpu_stall_timeout=120 nosoftlockup nowatchdog"
 
 func (m *machine) args() []string {
 	a := []string{

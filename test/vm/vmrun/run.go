@@ -22,6 +22,9 @@ import (
 // runs in it.
 const binEnv = "CSI_MPATH_BIN"
 
+// kernelEnv tells the program which kernel was asked for.
+const kernelEnv = "CSI_MPATH_VM_KERNEL"
+
 // run is the folder of one machine. Its lock ends with this process.
 type run struct {
 	dir    string
@@ -107,6 +110,7 @@ func (r *run) spec(o *options, k *kernel) (*spec.Spec, error) {
 	if err := copyFile(s.Args[0], program, 0o755); err != nil {
 		return nil, err
 	}
+	s.Env = append(s.Env, kernelEnv+"="+o.kernel)
 	if bin := os.Getenv(binEnv); bin != "" {
 		if err := copyFile(r.file("product"), bin, 0o755); err != nil {
 			return nil, fmt.Errorf("%s: %w", binEnv, err)
@@ -133,7 +137,7 @@ func environ(host []string) []string {
 	for _, e := range host {
 		name, _, _ := strings.Cut(e, "=")
 		switch {
-		case name == binEnv:
+		case name == binEnv, name == kernelEnv:
 		case strings.HasPrefix(name, "CSI_MPATH_"), name == "GODEBUG", name == "GOTRACEBACK", name == "GOCOVERDIR":
 			out = append(out, e)
 		}

@@ -1,0 +1,14 @@
+package rig
+
+import "time"
+
+// Bounds of what the rig waits for. The machine is emulated, often on a busy
+// host: they are many times what is usual.
+const (
+	commandWithin = 3 * time.Minute  // one shell command
+	stopWithin    = 90 * time.Second // from SIGTERM until the product has ended
+	killGrace     = 5 * time.Second  // from SIGKILL until a process is gone, unless the kernel keeps it
+	deviceWithin  = time.Minute      // until a device is there or gone
+	maxOutput     = 16 << 10         // bytes of a command's output in an error
+	maxDescent    = 8                // generations of processes
+)
