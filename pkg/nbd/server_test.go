@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -150,6 +151,9 @@ func TestDrainCompletesARequestHalfReceived(t *testing.T) {
 	b := nbdtest.Request(nil, proto.CmdWrite, 0, 1, 0, 64<<10, pattern(64<<10, 2))
 	if _, err := c.Write(b[:1000]); err != nil {
 		t.Fatal(err)
+	}
+	for s.Stats().Requests == 0 { // until the server is in the middle of it
+		runtime.Gosched()
 	}
 	done := make(chan struct{})
 	go func() {

@@ -189,8 +189,8 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// output runs a short command, not pinned, and returns what it printed.
-func (b *bench) output(env []string, arg ...string) ([]byte, error) {
+// command runs a short command, not pinned.
+func (b *bench) command(env []string, arg ...string) error {
 	ctx, cancel := context.WithTimeout(b.ctx, 30*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, arg[0], arg[1:]...)
@@ -198,7 +198,7 @@ func (b *bench) output(env []string, arg ...string) ([]byte, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %.500s", strings.Join(arg, " "), err, out)
+		return fmt.Errorf("%s: %w: %.500s", strings.Join(arg, " "), err, out)
 	}
-	return out, nil
+	return nil
 }

@@ -61,7 +61,7 @@ func startNBD(b *bench) ([]peer, error) {
 		return nil, err
 	}
 	binary := b.path("nbdram")
-	if _, err := b.output(nil, "go", "build", "-o", binary, "./test/bench/nbdram"); err != nil {
+	if err := b.command(nil, "go", "build", "-o", binary, "./test/bench/nbdram"); err != nil {
 		return nil, err
 	}
 	size := fmt.Sprint(deviceSize)
@@ -144,8 +144,7 @@ func (b *bench) startTgt() (p *process, portal string, err error) {
 		return nil, "", err
 	}
 	admin := func(arg string) error {
-		_, err := b.output(env, append([]string{"tgtadm", "--lld", "iscsi"}, strings.Fields(arg)...)...)
-		return err
+		return b.command(env, append([]string{"tgtadm", "--lld", "iscsi"}, strings.Fields(arg)...)...)
 	}
 	if err := b.await(p, "answer of its control port", func() bool { return admin("--op show --mode sys") == nil }); err != nil {
 		return nil, "", err
