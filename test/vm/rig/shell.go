@@ -60,8 +60,8 @@ func end(pid int, done <-chan error) string {
 	grace := time.NewTimer(killGrace)
 	defer grace.Stop()
 	select {
-	case <-done:
-		return "killed; " + strings.Join(where, "; ")
+	case err := <-done:
+		return fmt.Sprint("killed: ", err, "; ", strings.Join(where, "; "))
 	case <-grace.C:
 		return "it cannot be killed; " + strings.Join(where, "; ")
 	}

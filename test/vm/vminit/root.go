@@ -63,11 +63,11 @@ func load(all []spec.Module) error {
 
 // mountAt makes the folder and mounts there; where the same thing is mounted
 // already, that is fine.
-func mountAt(fstype, dir string, flags uintptr, data string) error {
+func mountAt(fstype, dir string, data string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	err := unix.Mount(fstype, dir, fstype, flags, data)
+	err := unix.Mount(fstype, dir, fstype, 0, data)
 	if err != nil && !errors.Is(err, unix.EBUSY) {
 		return fmt.Errorf("mount %s at %s: %w", fstype, dir, err)
 	}
@@ -88,7 +88,7 @@ func overlay(s *spec.Spec) error {
 	if err := mount9p(spec.RootTag, lower, unix.MS_RDONLY, ",cache=loose"); err != nil {
 		return err
 	}
-	if err := mountAt("tmpfs", upper, 0, "mode=755"); err != nil {
+	if err := mountAt("tmpfs", upper, "mode=755"); err != nil {
 		return err
 	}
 	for _, dir := range []string{upper + "/u", upper + "/w"} {
@@ -96,7 +96,7 @@ func overlay(s *spec.Spec) error {
 			return err
 		}
 	}
-	if err := mountAt("overlay", next, 0, "lowerdir="+lower+",upperdir="+upper+"/u,workdir="+upper+"/w"); err != nil {
+	if err := mountAt("overlay", next, "lowerdir="+lower+",upperdir="+upper+"/u,workdir="+upper+"/w"); err != nil {
 		return err
 	}
 	// modprobe looks here. Debian's /lib is a link to usr/lib, and an absolute
@@ -124,7 +124,7 @@ func kernelMounts() error {
 		{"debugfs", "/sys/kernel/debug", ""},
 		{"configfs", "/sys/kernel/config", ""},
 	} {
-		if err := mountAt(m.fstype, next+m.dir, 0, m.data); err != nil {
+		if err := mountAt(m.fstype, next+m.dir, m.data); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 // openTTY opens a serial port and makes it raw: what goes in comes out.
 func openTTY(name string) (*os.File, error) {
-	if err := mountAt("devtmpfs", "/dev", 0, ""); err != nil {
+	if err := mountAt("devtmpfs", "/dev", ""); err != nil {
 		return nil, err
 	}
 	f, err := os.OpenFile("/dev/"+name, os.O_RDWR|unix.O_NOCTTY, 0)

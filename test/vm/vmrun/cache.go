@@ -109,8 +109,11 @@ func unpack(tmp, version string) error {
 		return err
 	}
 	debs, err := filepath.Glob(filepath.Join(tmp, "*.deb"))
-	if err != nil || len(debs) != 1 {
-		return fmt.Errorf("apt-get download %s left %d packages in %s (%v)", name, len(debs), tmp, err)
+	if err != nil {
+		return err
+	}
+	if len(debs) != 1 {
+		return fmt.Errorf("apt-get download %s left %d packages in %s, want one", name, len(debs), tmp)
 	}
 	if _, err := tool(tmp, "dpkg-deb", "-x", debs[0], tmp); err != nil {
 		return err

@@ -5,7 +5,8 @@
 //	vmrun -k 6.12 -fetch
 //
 // The machine sees the host's files at their usual paths. What it writes stays
-// in its memory, except below the folders given with -rw. It needs no root and
+// in its memory, except below the folders given with -rw. A file vmrun.flags in
+// the working directory, which is the tests' package, has more flags. It needs no root and
 // no disk image. Exit code 125: the machine itself failed (panic, oops, hang,
 // timeout), and the end of the kernel's log is on standard error.
 package main
@@ -22,6 +23,10 @@ import (
 
 // exitMachine is the exit code when not the program but the machine failed.
 const exitMachine = 125
+
+// flagsFile, in the working directory, has more flags, which win: a package of
+// tests that wants another machine says so there ("-m 512").
+const flagsFile = "vmrun.flags"
 
 type options struct {
 	kernel, mods, rw, init, logDir, kargs string
@@ -62,6 +67,13 @@ func parse(args []string) (*options, error) {
 		return nil, err
 	}
 	o.args = f.Args()
+	own, err := os.ReadFile(flagsFile)
+	if err == nil {
+		err = f.Parse(strings.Fields(string(own)))
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", flagsFile, err)
+	}
 	if len(o.args) == 0 && !o.fetch {
 		return nil, errors.New("no program given: vmrun [flags] PROGRAM [ARGUMENTS]")
 	}

@@ -136,6 +136,23 @@ func TestTheMachineEndsAfterTheTestsOwnLimit(t *testing.T) {
 	}
 }
 
+func TestAPackageMayWantAnotherMachine(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile(flagsFile, []byte("-m 512\n-mods nbd\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, err := parse([]string{"-m", "2048", "-smp", "3", "x.test", "-test.v"})
+	if err != nil || o.memory != 512 || o.mods != "nbd" || o.cpus != 3 || len(o.args) != 2 {
+		t.Fatalf("got %+v, %v", o, err)
+	}
+	if err := os.WriteFile(flagsFile, []byte("-nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parse([]string{"x.test"}); err == nil || !strings.Contains(err.Error(), flagsFile) {
+		t.Fatalf("got %v", err)
+	}
+}
+
 func TestTheHostsEnvironmentStaysOutside(t *testing.T) {
 	got := environ([]string{"PATH=/x", "A_TOKEN=secret", "CSI_MPATH_SEED=7", "CSI_MPATH_BIN=/x/y", "GODEBUG=a=1"})
 	if slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, "secret") || strings.Contains(s, "/x") }) {
