@@ -36,8 +36,9 @@ const (
 	// bulkPeek is how much is received behind a payload that lands directly,
 	// bytes: small, so that the next large payload is not copied.
 	bulkPeek = 4 << 10
-	// landMin: payloads of at least so many bytes are bulk.
-	landMin = 16 << 10
+	// bulkMin: payloads of at least so many bytes are bulk: one more receive
+	// costs less than copying them.
+	bulkMin = 32 << 10
 	// maxHeld is how many receives of large payload end as one batch.
 	maxHeld = 8
 	// maxOtherData is the largest data segment of anything but Data-In and

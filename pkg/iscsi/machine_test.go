@@ -65,7 +65,7 @@ func TestALargePayloadIsReceivedStraightIntoTheBuffer(t *testing.T) {
 	}
 	r.mustBe(blk.Good, c)
 	equal(t, "the data", c.Buf, want)
-	if direct < 800<<10 {
+	if direct < 700<<10 { // the first of four may be copied
 		t.Errorf("only %d of %d bytes landed directly", direct, 1<<20)
 	}
 }

@@ -213,7 +213,7 @@ func (r *receiver) startData(avail []byte, start, n int) error {
 		return err
 	}
 	r.task = k
-	r.bulk = n-(len(avail)-start) >= landMin || r.bulk && n >= landMin
+	r.bulk = n >= bulkMin
 	r.land(k.cmd.Buf[d.Offset:], avail, start, n)
 	return nil
 }
