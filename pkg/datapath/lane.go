@@ -228,7 +228,7 @@ func (l *Lane) answer(s *slot, st blk.Status) {
 			return // withheld until the fence
 		}
 	}
-	st = l.dev.account(s, r, st)
+	st = l.dev.account(r, st)
 	s.req, s.lv = nil, nil
 	s.phase = idle
 	r.Status = st

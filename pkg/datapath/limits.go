@@ -30,9 +30,9 @@ const (
 	// backoffMin and backoffMax bound the pause between two attempts to bring a
 	// path back; the pause is drawn at random below the current bound.
 	backoffMin = 100 * time.Millisecond
-	backoffMax = 10 * time.Second
+	backoffMax = 5 * time.Second
 	// backoffForgiven: a path that lived this long starts again at backoffMin.
-	backoffForgiven = 5 * time.Second
+	backoffForgiven = time.Second
 	// quarantineMin is the least pause after an identity mismatch.
 	quarantineMin = 2 * time.Second
 

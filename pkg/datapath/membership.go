@@ -88,10 +88,10 @@ func (d *Device) join(lv *live) error {
 		}
 		return err
 	}
-	if lv.cause != nil { // lost between Connect and here
+	if lv.cause != nil {
 		d.setStateLocked(p, Connecting, lv.cause)
 		d.mu.Unlock()
-		return nil
+		return nil //nolint:nilerr // it was fit to join and is gone already: serve sees that
 	}
 	if d.reference == nil {
 		id := lv.facts.Identity

@@ -91,12 +91,12 @@ func (p *Path) run(ctx context.Context) {
 		since := time.Now()
 		p.serve(ctx, lv)
 		p.proveFences(ctx)
-		if time.Since(since) < backoffForgiven {
-			bound = min(2*bound, backoffMax)
-			p.sleep(ctx, pause)
-		} else {
-			bound = backoffMin
+		if time.Since(since) >= backoffForgiven {
+			bound = backoffMin // and at once: coming back is also the fence (I3)
+			continue
 		}
+		bound = min(2*bound, backoffMax)
+		p.sleep(ctx, pause)
 	}
 }
 

@@ -32,7 +32,7 @@ func (d *Device) refusal(r *blk.Request, havePath bool) blk.Status {
 // account keeps the books of I4 as a request is answered, and may turn a good
 // flush into an error: once, when a volatile cache was provably lost with
 // unflushed writes in it.
-func (d *Device) account(s *slot, r *blk.Request, st blk.Status) blk.Status {
+func (d *Device) account(r *blk.Request, st blk.Status) blk.Status {
 	switch {
 	case r.Op == blk.Flush:
 		d.flushing.Add(-1)

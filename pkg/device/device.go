@@ -92,7 +92,7 @@ func (d *Device) transports() ([]datapath.Transport, error) {
 		}
 		all = append(all, &iscsiPath{cfg: &d.cfg, portal: portal, session: iscsi.Config{
 			Portal: portal, InitiatorName: d.cfg.Initiator, TargetName: d.cfg.Target, ISID: isid, Auth: d.cfg.Auth,
-			Source: source, ConnectTimeout: connectTimeout, LoginTimeout: loginTimeout,
+			Source: source, ConnectTimeout: max(d.cfg.PathTimeout, loginMin), LoginTimeout: max(d.cfg.PathTimeout, loginMin),
 			PathTimeout: d.cfg.PathTimeout, CommandTimeout: d.cfg.CommandTimeout, QueueDepth: d.cfg.QueueDepth,
 		}})
 	}

@@ -107,7 +107,7 @@ func (p *iscsiPath) ProveDead(ctx context.Context) error {
 	p.mu.Lock()
 	lost := p.last
 	p.mu.Unlock()
-	err := error(datapath.ErrNoProof)
+	err := datapath.ErrNoProof
 	for _, c := range p.siblings {
 		c.mu.Lock()
 		same := c != p && lost.known && c.last.known && c.last.tpgt == lost.tpgt

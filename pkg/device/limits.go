@@ -12,11 +12,11 @@ const (
 
 	// maxRedirects bounds the hops of one login.
 	maxRedirects = 4
-	// connectTimeout bounds one TCP connect.
-	connectTimeout = 5 * time.Second
-	// loginTimeout bounds one login.
-	loginTimeout = 10 * time.Second
-	// abortGrace is how long a retired session may take to hand its commands back.
+	// loginMin is the least time one TCP connect, and one login, may take; above
+	// it the path timeout is the bound: a portal that does not answer a login for
+	// so long is as dead as a session that does not answer.
+	loginMin = 2 * time.Second
+	// statusTimeout bounds one answer on a status socket.
 	statusTimeout = time.Second
 	// maxISIDs bounds the ISID file.
 	maxISIDs = 65536

@@ -27,6 +27,14 @@ func newLink(p *Proxy, client *net.TCPConn) *link {
 	return l
 }
 
+// abortBoth aborts both ends.
+func (l *link) abortBoth() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	abort(l.client)
+	abort(l.target)
+}
+
 // connect gives the link its target, nil if it has none for good, and what
 // happened to it meanwhile.
 func (l *link) connect(target *net.TCPConn) {

@@ -285,8 +285,7 @@ func (p *Proxy) Close() error {
 	p.closed = true
 	p.stopTimers()
 	for l := range p.links {
-		abort(l.client)
-		abort(l.target)
+		l.abortBoth()
 		l.stop()
 	}
 	p.mu.Unlock()
