@@ -254,8 +254,10 @@ func TestTheWatchdogBarksOnlyWhenSomethingIsOutstanding(t *testing.T) {
 		}
 	}
 	now += time.Hour // the machine slept
-	if step(1000, true) != watchOK || step(1000, true) != watchOK {
-		t.Fatal("a suspended process is no dead path")
+	for range 2 { // the second has no gap and no byte
+		if step(1000, true) != watchOK {
+			t.Fatal("a suspended process is no dead path")
+		}
 	}
 }
 
