@@ -254,7 +254,7 @@ func TestTheWatchdogBarksOnlyWhenSomethingIsOutstanding(t *testing.T) {
 		}
 	}
 	now += time.Hour // the machine slept
-	for range 2 { // the second has no gap and no byte
+	for range 2 {    // the second has no gap and no byte
 		if step(1000, true) != watchOK {
 			t.Fatal("a suspended process is no dead path")
 		}
