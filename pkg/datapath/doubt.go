@@ -266,15 +266,17 @@ func (d *doubts) resolve(f *fence, how FenceProof) {
 	d.dev.fenced(f)
 }
 
-// end stops the clocks of what is still in doubt. The ledger keeps it for the
-// next device.
-func (d *doubts) end() {
+// end stops the clocks of what is still in doubt; the ledger keeps it for the
+// next device. It returns the requests whose answer was withheld.
+func (d *doubts) end() (held []*slot) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.shut = true
 	for _, f := range d.fences {
 		f.timer.Stop()
 	}
+	held, d.held = d.held, nil
+	return held
 }
 
 // resolvePath resolves every fence of a path.

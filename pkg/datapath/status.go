@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/blk"
 )
 
 // EventKind names a transition; the words are those of the Kubernetes Events.
@@ -140,7 +142,10 @@ func (d *Device) Close(ctx context.Context) error {
 	d.cancel()
 	d.wg.Wait()
 	d.kickAll()
-	d.doubt.end()
+	for _, s := range d.doubt.end() {
+		s.lane.answer(s, blk.Shutdown)
+		s.lane.flushAnswers()
+	}
 	return err
 }
 

@@ -38,7 +38,12 @@ type Config struct {
 	FenceTimeout   time.Duration
 	NoPathTimeout  time.Duration // datapath.Never holds I/O for ever
 
-	// StateDir holds what must outlive the process: ISIDs, locks, status sockets.
+	// Replays: the client is the kernel, which sends unanswered requests again
+	// after a restart.
+	Replays bool
+
+	// StateDir holds what must outlive the process: ISIDs, locks, in-flight
+	// tables, status sockets. A file system in memory.
 	StateDir string
 	// Events is told of transitions; it must not block.
 	Events func(datapath.Event)

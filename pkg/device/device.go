@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
@@ -22,7 +23,10 @@ type Device struct {
 	dp     *datapath.Device
 	info   atomic.Pointer[nbd.Info]
 	unlock func()
+	ledger *ledgerFile
 	status *statusServer
+	once   sync.Once
+	end    error
 }
 
 // Open brings a volume up: it returns once MinPaths paths are live, or when
@@ -46,7 +50,12 @@ func Open(ctx context.Context, cfg Config) (*Device, error) {
 		}
 		return nil, err
 	}
-	if err := d.open(ctx, base+".ctl"); err != nil {
+	if d.ledger, err = openLedger(base + ".ledger"); err == nil {
+		if err = d.open(ctx, base+".ctl"); err != nil {
+			err = errors.Join(err, d.ledger.close(false))
+		}
+	}
+	if err != nil {
 		d.unlock()
 		return nil, err
 	}
@@ -65,7 +74,9 @@ func (d *Device) open(ctx context.Context, control string) error {
 	d.dp, err = datapath.Open(ctx, datapath.Config{
 		Name: d.cfg.Name, Selector: sel, MinPaths: d.cfg.MinPaths, NoPathTimeout: d.cfg.NoPathTimeout,
 		CommandTimeout: d.cfg.CommandTimeout, ReadOnly: d.cfg.ReadOnly, WWID: d.cfg.WWID,
-		Events: d.cfg.Events, Grown: d.grown,
+		Ledger: d.ledger.mem, Replays: d.cfg.Replays,
+		LedgerKey: datapath.LedgerKey(bootID() + " " + d.cfg.Initiator + " " + d.cfg.Target + " " + d.cfg.LUN.String()),
+		Events:    d.cfg.Events, Grown: d.grown,
 	}, transports)
 	if err != nil {
 		return err
@@ -131,10 +142,14 @@ func (d *Device) Status() datapath.Status { return d.dp.Status() }
 func (d *Device) Name() string { return d.cfg.Name }
 
 // Close waits until everything is answered and fenced or ctx ends, and ends
-// the sessions. No lane may be submitted to any more.
+// the sessions. No lane may be submitted to any more. A second call returns
+// what the first did.
 func (d *Device) Close(ctx context.Context) error {
-	err := d.dp.Close(ctx)
-	d.status.close()
-	d.unlock()
-	return err
+	d.once.Do(func() {
+		d.end = d.dp.Close(ctx)
+		d.status.close()
+		d.end = errors.Join(d.end, d.ledger.close(d.end == nil))
+		d.unlock()
+	})
+	return d.end
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -28,7 +29,6 @@ type rig struct {
 	lane    nbd.Lane
 
 	mu     sync.Mutex
-	change chan struct{} // closed and renewed at every answer and event
 	free   []uint32
 	status map[*blk.Request]blk.Status
 	events []datapath.Event
@@ -36,7 +36,7 @@ type rig struct {
 
 func newRig(t *testing.T, portals int, cfg target.Config) *rig {
 	t.Helper()
-	r := &rig{T: t, ram: target.NewRAM(1 << 20), change: make(chan struct{}), status: map[*blk.Request]blk.Status{}}
+	r := &rig{T: t, ram: target.NewRAM(1 << 20), status: map[*blk.Request]blk.Status{}}
 	cfg.LUNs = []target.LUN{{Number: 1, Store: r.ram}}
 	var err error
 	if r.srv, err = target.New(cfg); err != nil {
@@ -54,6 +54,39 @@ func newRig(t *testing.T, portals int, cfg target.Config) *rig {
 		r.free = append(r.free, i)
 	}
 	return r
+}
+
+// newRigOver is another client of the same target, as after a restart.
+func newRigOver(old *rig) *rig {
+	r := &rig{T: old.T, srv: old.srv, ram: old.ram, portals: old.portals,
+		status: map[*blk.Request]blk.Status{}}
+	for i := range uint32(64) {
+		r.free = append(r.free, i)
+	}
+	return r
+}
+
+// killedState copies the state directory: what a kill -9 at this moment leaves.
+func (r *rig) killedState(cfg device.Config) string {
+	r.Helper()
+	dir, err := os.MkdirTemp("", "dev")
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { _ = os.RemoveAll(dir) })
+	for _, pattern := range []string{"*.ledger", "*.json"} {
+		files, _ := filepath.Glob(filepath.Join(cfg.StateDir, pattern))
+		for _, f := range files {
+			b, err := os.ReadFile(f)
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, filepath.Base(f)), b, 0o600)
+			}
+			if err != nil {
+				r.Fatal(err)
+			}
+		}
+	}
+	return dir
 }
 
 func (r *rig) config() device.Config {

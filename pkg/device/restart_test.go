@@ -1,0 +1,63 @@
+package device_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/blk"
+	"github.com/csi-mpath/csi-mpath/pkg/target"
+)
+
+// The stale-write story across a kill: the process that sent the write is gone
+// (its sockets are reset), the target still holds it, the next process opens
+// the volume with the same state directory.
+func TestAfterAKillTheNextProcessWaitsForTheFenceOfWhatWasInFlight(t *testing.T) {
+	r := newRig(t, 2, target.Config{})
+	cfg := r.config()
+	cfg.FenceTimeout = 2 * time.Second
+	r.open(cfg, 2)
+	hold, err := r.srv.Hold(target.Match{Kind: target.Writes, Count: 1}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.send(blk.Write, 0, 4096, 1)
+	<-hold.Arrived()
+	lost := r.busyPath()
+	left := r.killedState(cfg) // the state directory as a kill leaves it, now
+	r.portals[lost].Kill()     // its portal does not come back
+	second := newRigOver(r)
+	cfg.StateDir = left
+	cfg.Events = second.event
+	second.open(cfg, 1)
+	start := time.Now()
+	w2 := second.send(blk.Write, 0, 4096, 2)
+	hold.Release()
+	second.until("the late write executed", func() bool { return hold.Len() == 0 })
+	second.until("the newer write answered", func() bool { _, ok := second.answered(w2); return ok })
+	if d := time.Since(start); d < time.Second {
+		t.Fatalf("the newer write was answered after %v, before the fence", d)
+	}
+	if got := r.content(0); got != 2 {
+		t.Fatalf("the block holds write %d, want 2", got)
+	}
+}
+
+func TestACleanEndLeavesNothingInDoubt(t *testing.T) {
+	r := newRig(t, 2, target.Config{})
+	cfg := r.config()
+	r.open(cfg, 2)
+	r.do(blk.Write, 0, 4096, 1)
+	r.lane.Close()
+	if err := r.dev.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if m, _ := filepath.Glob(filepath.Join(cfg.StateDir, "*.ledger")); len(m) != 0 {
+		t.Fatalf("left behind: %v", m)
+	}
+	r.open(cfg, 2)
+	if st := r.dev.Status(); st.InDoubt != 0 {
+		t.Fatalf("%d ranges in doubt", st.InDoubt)
+	}
+}
