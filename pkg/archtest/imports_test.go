@@ -34,8 +34,9 @@ var rooms = map[string]room{
 
 	"pkg/device": {may: []string{"pkg/datapath", "pkg/pathsel", "pkg/iscsi", "pkg/nvmetcp", "pkg/nbd",
 		"pkg/fuseblk", "pkg/blk", "pkg/scsi", "pkg/nvme", "pkg/iscsi/auth", "pkg/poll"}, never: grpc},
-	"pkg/nbd":       {may: []string{"pkg/blk", "pkg/bufpool", "pkg/mpsc", "pkg/poll", "pkg/nbd/proto"}},
-	"pkg/nbd/proto": {may: []string{"pkg/blk"}, never: pure},
+	"pkg/nbd":        {may: []string{"pkg/blk", "pkg/bufpool", "pkg/mpsc", "pkg/poll", "pkg/nbd/proto"}},
+	"pkg/nbd/proto":  {may: []string{"pkg/blk"}, never: pure},
+	"pkg/nbd/kernel": {may: []string{"pkg/blk", "pkg/nbd", "pkg/nbd/proto"}},
 	// The servers and the client of nbd's own tests and of the benchmarks.
 	"pkg/nbd/nbdtest": {may: []string{"pkg/blk", "pkg/nbd", "pkg/nbd/proto"}},
 	"pkg/fuseblk":     {may: []string{"pkg/blk", "pkg/bufpool", "pkg/mpsc", "pkg/poll"}},

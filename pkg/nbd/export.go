@@ -90,6 +90,12 @@ func (i *Info) flags(structured bool) uint16 {
 	return f
 }
 
+// Transmission is what the handshake would say, for a client that does none
+// (the kernel's): size and block size in bytes, and the transmission flags.
+func (i *Info) Transmission() (size uint64, block uint32, flags uint16) {
+	return i.size(), i.block(), i.flags(false)
+}
+
 // errnos gives each outcome its error value on the wire (proto.md, "Error
 // values").
 var errnos = [...]proto.Errno{

@@ -236,3 +236,11 @@ func FuzzHandshake(f *testing.F) {
 		}
 	})
 }
+
+func TestAClientWithoutHandshakeIsToldTheSame(t *testing.T) {
+	i := Info{Size: 1<<20 + 512, Limits: blk.Limits{BlockSize: 4096, MaxUnmap: 1 << 20}}
+	size, block, flags := i.Transmission()
+	if size != 1<<20 || block != 4096 || flags != i.flags(false) || flags&proto.SendTrim == 0 || flags&proto.SendDF != 0 {
+		t.Fatalf("got %d bytes, blocks of %d, flags %#x", size, block, flags)
+	}
+}
