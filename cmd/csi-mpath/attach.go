@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -16,15 +16,16 @@ import (
 
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
 	"github.com/csi-mpath/csi-mpath/pkg/device"
-	"github.com/csi-mpath/csi-mpath/pkg/nbd"
+	"github.com/csi-mpath/csi-mpath/pkg/nbd/kernel"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/pkg/supervise"
 )
 
 type attachFlags struct {
 	cfg                       device.Config
 	portals, sources          []string
 	lun, noPath, secretFile   string
-	socket                    string
+	socket, block             string
 	openTimeout, shutdownTime time.Duration
 	stats                     bool
 }
@@ -32,19 +33,34 @@ type attachFlags struct {
 func attachCommand() *cobra.Command {
 	f := &attachFlags{}
 	c := &cobra.Command{
-		Use:   "attach --iscsi PORTAL[,PORTAL…] --target IQN --lun N --socket PATH",
+		Use:   "attach --iscsi PORTAL[,PORTAL…] --target IQN --lun N {--socket PATH | --device auto}",
 		Short: "Attach one volume in the foreground and serve it over NBD",
 		Long: `attach logs in to every portal, checks that all of them show the same volume,
-and serves it on a unix socket as an NBD export until SIGTERM or SIGINT. Then it
-stops reading requests, answers what is in flight, and logs out. A second signal
-ends it at once.
+and serves it: on a unix socket as an NBD export (--socket), as a block device of
+the kernel (--device auto or /dev/nbdN; needs root and the nbd module), or both.
 
-On a terminal it shows a live table of the paths, otherwise a line per event.`,
+SIGTERM stops reading requests, answers what is in flight, and logs out. A block
+device stays then, waiting for the next attach of the volume, which takes it over
+without an I/O error; 'csi-mpath detach' removes it. SIGINT (Ctrl-C) removes it,
+unless it is in use. A second signal ends everything at once.
+
+The volume is held by a worker process. When it dies, attach starts the next one
+at once, and a block device goes on where it stopped.
+
+On a terminal attach shows a live table of the paths, otherwise a line per event.`,
 		Example: `  csi-mpath attach --iscsi 192.0.2.10,192.0.2.11 --target iqn.2026-01.com.example:vol1 \
       --lun 1 --socket /tmp/vol1.sock
   nbdinfo nbd+unix:///?socket=/tmp/vol1.sock`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.finish(); err != nil {
+				return usage(err)
+			}
+			if !supervise.Worker() {
+				return f.supervise(cmd.OutOrStdout())
+			}
+			return f.run(cmd.Context(), cmd.OutOrStdout())
+		},
 	}
 	f.register(c)
 	return c
@@ -56,6 +72,7 @@ func (f *attachFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.cfg.Target, "target", "", "iSCSI target name")
 	fl.StringVar(&f.lun, "lun", "0", "logical unit number")
 	fl.StringVar(&f.socket, "socket", "", "unix socket to serve NBD on")
+	fl.StringVar(&f.block, "device", "", "attach to the kernel: auto, or the device wanted, like /dev/nbd3")
 	fl.StringVar(&f.cfg.Initiator, "initiator", "", "iSCSI initiator name (default: made of this host's name)")
 	fl.StringVar(&f.secretFile, "chap-secret-file", "", "file with username=, password= and for mutual CHAP username_in=, password_in=; mode 600")
 	fl.StringVar(&f.cfg.WWID, "wwid", "", "expected device identity (naa.…, eui.…): anything else is refused")
@@ -73,7 +90,8 @@ func (f *attachFlags) register(c *cobra.Command) {
 	fl.DurationVar(&f.shutdownTime, "shutdown-timeout", 30*time.Second, "how long the end may wait for answers and fences")
 	fl.StringVar(&f.cfg.StateDir, "state-dir", defaultStateDir(), "directory for what must outlive the process")
 	fl.BoolVar(&f.stats, "stats", false, "print counters as JSON at the end")
-	for _, name := range []string{"iscsi", "target", "socket"} {
+	c.MarkFlagsOneRequired("socket", "device")
+	for _, name := range []string{"iscsi", "target"} {
 		_ = c.MarkFlagRequired(name)
 	}
 }
@@ -90,95 +108,92 @@ func (f *attachFlags) finish() (err error) {
 			return fmt.Errorf("--no-path-timeout %q is neither 'never' nor a duration like 30s", f.noPath)
 		}
 	}
+	f.cfg.Replays = f.block != ""
+	if _, err = f.index(); err != nil {
+		return err
+	}
 	if f.secretFile != "" {
 		f.cfg.Auth, err = device.ReadSecretFile(f.secretFile)
 	}
 	return err
 }
 
+// index is the kernel device wanted.
+func (f *attachFlags) index() (int, error) {
+	if f.block == "" || f.block == "auto" {
+		return kernel.FreeIndex, nil
+	}
+	n, err := strconv.Atoi(strings.TrimPrefix(f.block, "/dev/nbd"))
+	if err != nil || n < 0 || !strings.HasPrefix(f.block, "/dev/nbd") {
+		return 0, fmt.Errorf("--device %q is neither 'auto' nor /dev/nbdN", f.block)
+	}
+	return n, nil
+}
+
+// supervise is the parent: it holds nothing.
+func (f *attachFlags) supervise(out io.Writer) error {
+	show := newDisplay(out)
+	code, err := supervise.Run(supervise.Config{Args: os.Args[1:], Log: show.line, Prepare: func() {
+		if f.block == "" {
+			return
+		}
+		if err := device.FlushForReclaim(); err != nil {
+			show.line("warning: %v", err)
+		}
+	}})
+	if err != nil || code == 0 {
+		return err
+	}
+	return &exitError{code: code} // the worker has said why
+}
+
+// run is the worker.
 func (f *attachFlags) run(ctx context.Context, out io.Writer) error {
-	if err := f.finish(); err != nil {
-		return usage(err)
+	beat := supervise.NewBeat()
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	show := newDisplay(out)
+	if f.block != "" {
+		for _, w := range device.HoldMemory() {
+			show.line("warning: %v", w)
+		}
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	l, err := listenUnix(f.socket)
-	if err != nil {
-		return usage(err)
+	var l net.Listener
+	if f.socket != "" {
+		var err error
+		if l, err = listenUnix(f.socket); err != nil {
+			return usage(err)
+		}
+		defer func() { _ = l.Close() }()
 	}
-	defer func() { _ = l.Close() }()
-	show := newDisplay(out, f.socket)
 	f.cfg.Events = show.event
 	show.line("attaching %s LUN %s over %s", f.cfg.Target, f.lun, strings.Join(f.portals, ", "))
-	octx, cancel := context.WithTimeout(ctx, f.openTimeout)
-	dev, err := device.Open(octx, f.cfg)
-	cancel()
+	dev, err := f.open(ctx, signals)
 	if err != nil {
 		return &exitError{exitNoPath, err}
 	}
-	return f.serve(ctx, l, dev, show)
+	w := &worker{f: f, dev: dev, show: show, signals: signals, beat: beat}
+	return w.serve(l)
 }
 
-// serve runs until a signal, then ends in reverse order.
-func (f *attachFlags) serve(ctx context.Context, l net.Listener, dev *device.Device, show *display) error {
-	srv := nbd.NewServer(map[string]nbd.Export{dev.Name(): dev}, nbd.Config{}, func(client string, err error) {
-		show.line("NBD client %s: %v", client, err)
-	})
-	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(context.Background(), l) }()
-	show.ready(dev)
-	var err error
-	select {
-	case <-ctx.Done():
-		show.line("stopping: answering what is in flight (a second signal ends it at once)")
-	case err = <-failed:
+// open brings the volume up, unless a signal comes first.
+func (f *attachFlags) open(ctx context.Context, signals chan os.Signal) (*device.Device, error) {
+	limit := f.openTimeout
+	if f.cfg.Patient = supervise.Restarted(); f.cfg.Patient {
+		limit = 365 * 24 * time.Hour // it was served before: its I/O waits for us (I5, I8)
 	}
-	show.stop()
-	end, cancel := context.WithTimeout(context.Background(), f.shutdownTime)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	end, again := signal.NotifyContext(end, syscall.SIGINT, syscall.SIGTERM)
-	defer again()
-	err = errors.Join(err, unsettled(srv.Drain(end)), unsettled(dev.Close(end)))
-	if f.stats {
-		printStats(show.out, srv.Stats(), dev.Status())
-	}
-	if err == nil {
-		show.line("detached %s", dev.Name())
-	}
-	return err
-}
-
-func unsettled(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &exitError{exitUnsettle, err}
-}
-
-// listenUnix listens on a unix socket that only this user may use. A socket
-// left by a dead process is replaced; anything else in the way is not touched.
-func listenUnix(path string) (net.Listener, error) {
-	if len(path) > 107 {
-		return nil, fmt.Errorf("--socket %s is longer than the 107 bytes a unix socket's path may have", path)
-	}
-	st, err := os.Lstat(path)
-	switch {
-	case err == nil && st.Mode()&os.ModeSocket == 0:
-		return nil, fmt.Errorf("--socket %s exists and is no socket: choose another path", path)
-	case err == nil:
-		if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
-			_ = c.Close()
-			return nil, fmt.Errorf("--socket %s is served by another process: choose another path", path)
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		select {
+		case s := <-signals:
+			cancel()
+			signals <- s // whoever comes next sees it too
+		case <-done:
 		}
-		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("--socket: %w", err)
-		}
-	}
-	old := syscall.Umask(0o177)
-	l, err := net.Listen("unix", path)
-	syscall.Umask(old)
-	if err != nil {
-		return nil, fmt.Errorf("--socket %s: %w", path, err)
-	}
-	return l, nil
+	}()
+	return device.Open(ctx, f.cfg)
 }

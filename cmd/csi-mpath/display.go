@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,8 +17,7 @@ import (
 
 // display prints events, and on a terminal keeps a live table below them.
 type display struct {
-	socket string
-	live   bool
+	live bool
 
 	mu    sync.Mutex
 	out   io.Writer
@@ -27,8 +27,8 @@ type display struct {
 	done  sync.WaitGroup
 }
 
-func newDisplay(out io.Writer, socket string) *display {
-	d := &display{out: out, socket: socket, quit: make(chan struct{})}
+func newDisplay(out io.Writer) *display {
+	d := &display{out: out, quit: make(chan struct{})}
 	if f, ok := out.(*os.File); ok {
 		st, err := f.Stat()
 		d.live = err == nil && st.Mode()&os.ModeCharDevice != 0
@@ -53,9 +53,9 @@ func (d *display) event(e datapath.Event) {
 }
 
 // ready says where the volume is, and starts the table.
-func (d *display) ready(dev *device.Device) {
+func (d *display) ready(dev *device.Device, places []string) {
 	info := dev.Info()
-	d.line("serving %s (%s) on nbd+unix:///?socket=%s", info.Name, sizeText(info.Size), d.socket)
+	d.line("serving %s (%s) on %s", info.Name, sizeText(info.Size), strings.Join(places, " and "))
 	if !d.live {
 		return
 	}

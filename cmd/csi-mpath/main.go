@@ -26,7 +26,13 @@ type exitError struct {
 	err  error
 }
 
-func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
 func (e *exitError) Unwrap() error { return e.err }
 
 func usage(err error) error {
@@ -43,7 +49,8 @@ func run(args []string) int {
 		Use:   "csi-mpath",
 		Short: "Block devices over several network paths, in one process",
 		Long: `csi-mpath builds one block device out of several iSCSI paths, without iscsid,
-multipathd or root, and serves it over NBD.
+multipathd or udev, and serves it over NBD: to programs on a socket, without root,
+or as a block device of the kernel.
 
 Exit codes: 0 done; 1 failure while running; 2 wrong flags, names or files;
 3 the volume did not come up; 4 ended with requests unanswered or writes in doubt.`,
@@ -53,13 +60,15 @@ Exit codes: 0 done; 1 failure while running; 2 wrong flags, names or files;
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w; see '%s --help'", err, c.CommandPath()))
 	})
-	root.AddCommand(attachCommand(), pathsCommand(), discoverCommand())
+	root.AddCommand(attachCommand(), detachCommand(), pathsCommand(), discoverCommand())
 	root.SetArgs(args)
 	err := root.ExecuteContext(context.Background())
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(os.Stderr, "csi-mpath:", err)
+	if text := err.Error(); text != "" {
+		fmt.Fprintln(os.Stderr, "csi-mpath:", text)
+	}
 	var ee *exitError
 	if errors.As(err, &ee) {
 		return ee.code

@@ -32,7 +32,8 @@ var rooms = map[string]room{
 	"pkg/volume":       {may: []string{"pkg/mount", "pkg/blk"}, never: grpc},
 	"pkg/mount":        {},
 
-	"pkg/device": {may: []string{"pkg/datapath", "pkg/pathsel", "pkg/iscsi", "pkg/nvmetcp", "pkg/nbd",
+	"pkg/supervise": {never: k8s},
+	"pkg/device": {may: []string{"pkg/datapath", "pkg/pathsel", "pkg/iscsi", "pkg/nvmetcp", "pkg/nbd", "pkg/nbd/kernel",
 		"pkg/fuseblk", "pkg/blk", "pkg/scsi", "pkg/nvme", "pkg/iscsi/auth", "pkg/poll"}, never: grpc},
 	"pkg/nbd":        {may: []string{"pkg/blk", "pkg/bufpool", "pkg/mpsc", "pkg/poll", "pkg/nbd/proto"}},
 	"pkg/nbd/proto":  {may: []string{"pkg/blk"}, never: pure},

@@ -54,6 +54,12 @@ type Config struct {
 	// Replays says that the client sends unanswered requests again after a
 	// restart (the kernel does); otherwise they count as cancelled.
 	Replays bool
+	// Reference and ReferenceSize are what the volume was before, when it was:
+	// nothing else is accepted, nor anything smaller. nil: the first path says.
+	Reference     *Identity
+	ReferenceSize uint64
+	// Patient: Open does not give up while its context lives.
+	Patient bool
 	// Events is told of transitions. It is called from control goroutines and
 	// must not block.
 	Events func(Event)
@@ -137,13 +143,21 @@ func Open(ctx context.Context, cfg Config, transports []Transport) (*Device, err
 		return d, nil
 	case <-ctx.Done():
 		err = d.openError(ctx.Err())
-	case <-d.hopeless:
+	case <-d.giveUp():
 		err = d.openError(nil)
 	}
 	cancel()
 	d.wg.Wait()
 	d.doubt.end()
 	return nil, err
+}
+
+// giveUp tells when Open has no reason to wait any longer.
+func (d *Device) giveUp() <-chan struct{} {
+	if d.cfg.Patient {
+		return nil
+	}
+	return d.hopeless
 }
 
 func newDevice(cfg Config) (*Device, error) {
@@ -153,6 +167,11 @@ func newDevice(cfg Config) (*Device, error) {
 	d := &Device{cfg: cfg, selector: cfg.Selector, joined: make(chan struct{}), hopeless: make(chan struct{}, 1)}
 	if d.selector == nil {
 		d.selector = pathsel.ServiceTime{}
+	}
+	if cfg.Reference != nil {
+		ref := *cfg.Reference
+		d.reference = &ref
+		d.size.Store(cfg.ReferenceSize)
 	}
 	d.doubt.dev = d
 	d.table.Store(&table{})

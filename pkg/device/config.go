@@ -42,6 +42,10 @@ type Config struct {
 	// after a restart.
 	Replays bool
 
+	// Patient: Open waits for a path as long as its context lives, even while no
+	// path has any hope: the volume was served before, and will be again.
+	Patient bool
+
 	// StateDir holds what must outlive the process: ISIDs, locks, in-flight
 	// tables, status sockets. A file system in memory.
 	StateDir string

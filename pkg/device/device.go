@@ -25,6 +25,9 @@ type Device struct {
 	unlock func()
 	ledger *ledgerFile
 	status *statusServer
+	record string                      // path of the record
+	keep   atomic.Bool                 // it stays after Close
+	resize atomic.Pointer[BlockDevice] // the kernel's device, told of growth
 	once   sync.Once
 	end    error
 }
@@ -51,6 +54,7 @@ func Open(ctx context.Context, cfg Config) (*Device, error) {
 		return nil, err
 	}
 	if d.ledger, err = openLedger(base + ".ledger"); err == nil {
+		d.record = base + ".volume"
 		if err = d.open(ctx, base+".ctl"); err != nil {
 			err = errors.Join(err, d.ledger.close(false))
 		}
@@ -71,18 +75,27 @@ func (d *Device) open(ctx context.Context, control string) error {
 	if err != nil {
 		return err
 	}
-	d.dp, err = datapath.Open(ctx, datapath.Config{
-		Name: d.cfg.Name, Selector: sel, MinPaths: d.cfg.MinPaths, NoPathTimeout: d.cfg.NoPathTimeout,
-		CommandTimeout: d.cfg.CommandTimeout, ReadOnly: d.cfg.ReadOnly, WWID: d.cfg.WWID,
-		Ledger: d.ledger.mem, Replays: d.cfg.Replays,
-		LedgerKey: datapath.LedgerKey(bootID() + " " + d.cfg.Initiator + " " + d.cfg.Target + " " + d.cfg.LUN.String()),
-		Events:    d.cfg.Events, Grown: d.grown,
-	}, transports)
+	was, err := readRecord(d.record)
 	if err != nil {
 		return err
 	}
+	cfg := datapath.Config{
+		Name: d.cfg.Name, Selector: sel, MinPaths: d.cfg.MinPaths, NoPathTimeout: d.cfg.NoPathTimeout,
+		CommandTimeout: d.cfg.CommandTimeout, ReadOnly: d.cfg.ReadOnly, WWID: d.cfg.WWID, Patient: d.cfg.Patient,
+		Ledger: d.ledger.mem, Replays: d.cfg.Replays,
+		LedgerKey: datapath.LedgerKey(bootID() + " " + d.cfg.Initiator + " " + d.cfg.Target + " " + d.cfg.LUN.String()),
+		Events:    d.cfg.Events, Grown: d.grown,
+	}
+	if was != nil {
+		cfg.Reference, cfg.ReferenceSize = &was.Identity, was.Size
+	}
+	if d.dp, err = datapath.Open(ctx, cfg, transports); err != nil {
+		return err
+	}
 	d.refreshInfo()
-	d.status, err = serveStatus(control, d.dp.Status)
+	if err = d.remember(); err == nil {
+		d.status, err = serveStatus(control, d.dp.Status)
+	}
 	if err != nil {
 		_ = d.dp.Close(ctx)
 	}
@@ -116,10 +129,12 @@ func (d *Device) transports() ([]datapath.Transport, error) {
 }
 
 func (d *Device) grown(size uint64) {
-	// The info may not be there yet: growth while the device opens.
-	if d.info.Load() != nil {
-		d.refreshInfo()
+	if d.info.Load() == nil {
+		return // while the device opens: Open reads the size itself
 	}
+	d.refreshInfo()
+	_ = d.remember()    // an old size is a smaller one: it refuses nothing wrongly
+	go d.resizeKernel() // netlink may take its time, events must not
 	if d.cfg.Resized != nil {
 		d.cfg.Resized(size)
 	}
@@ -149,6 +164,9 @@ func (d *Device) Close(ctx context.Context) error {
 		d.end = d.dp.Close(ctx)
 		d.status.close()
 		d.end = errors.Join(d.end, d.ledger.close(d.end == nil))
+		if d.end == nil {
+			d.end = d.forget()
+		}
 		d.unlock()
 	})
 	return d.end

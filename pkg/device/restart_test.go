@@ -3,10 +3,13 @@ package device_test
 import (
 	"context"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
+	"github.com/csi-mpath/csi-mpath/pkg/device"
+	"github.com/csi-mpath/csi-mpath/pkg/scsi"
 	"github.com/csi-mpath/csi-mpath/pkg/target"
 )
 
@@ -59,5 +62,57 @@ func TestACleanEndLeavesNothingInDoubt(t *testing.T) {
 	r.open(cfg, 2)
 	if st := r.dev.Status(); st.InDoubt != 0 {
 		t.Fatalf("%d ranges in doubt", st.InDoubt)
+	}
+}
+
+func TestAfterAKillAnotherVolumeBehindTheSamePortalIsRefused(t *testing.T) {
+	r := newRig(t, 1, target.Config{})
+	cfg := r.config()
+	r.open(cfg, 1)
+	left := r.killedState(cfg)
+	if err := r.srv.SetDevice(r.portals[0].Number(), 1, target.Device{
+		Identity: scsi.Identity{NAA: "6000000000000000000000000000000b", Serial: "X"}}); err != nil {
+		t.Fatal(err)
+	}
+	cfg.StateDir = left
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if _, err := device.Open(ctx, cfg); err == nil || !strings.Contains(err.Error(), "identity mismatch") {
+		t.Fatalf("%v", err)
+	}
+}
+
+func TestAPatientOpenWaitsForAPathThatHasNoHopeYet(t *testing.T) {
+	r := newRig(t, 1, target.Config{})
+	cfg := r.config()
+	cfg.Patient = true
+	refuse := func(class, detail byte) {
+		r.srv.Do(func(m *target.Machine) {
+			if err := m.RefuseLogins(r.portals[0].Number(), class, detail); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	refuse(2, 3) // target not found
+	time.AfterFunc(300*time.Millisecond, func() { refuse(0, 0) })
+	r.open(cfg, 1)
+}
+
+func TestADetachedVolumeIsForgotten(t *testing.T) {
+	r := newRig(t, 1, target.Config{})
+	cfg := r.config()
+	for _, keep := range []bool{true, false} {
+		r.open(cfg, 1)
+		if keep {
+			r.dev.Keep()
+		}
+		r.lane.Close()
+		if err := r.dev.Close(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		m, _ := filepath.Glob(filepath.Join(cfg.StateDir, "*.volume"))
+		if (len(m) == 1) != keep {
+			t.Fatalf("keep %v, left %v", keep, m)
+		}
 	}
 }

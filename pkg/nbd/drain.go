@@ -70,7 +70,8 @@ func (s *Server) abortAll() int {
 	return len(s.conns)
 }
 
-func (s *Server) isDraining() bool {
+// Draining reports whether Drain was called.
+func (s *Server) Draining() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.draining

@@ -86,7 +86,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case s.isDraining():
+	case s.Draining():
 		return ErrDraining
 	}
 	return err

@@ -24,6 +24,9 @@ const (
 	// EnvWorker marks the worker; its value is the pipe's descriptor.
 	EnvWorker = "CSI_MPATH_WORKER"
 
+	// EnvRestart is set for a worker that replaces one that had been ready.
+	EnvRestart = "CSI_MPATH_RESTART"
+
 	// BeatEvery is how often a worker reports progress.
 	BeatEvery = time.Second
 	// beatLimit: a worker silent for so long is taken for hung. Generous: a node
@@ -52,6 +55,10 @@ type Config struct {
 // Worker reports whether this process is a worker.
 func Worker() bool { return os.Getenv(EnvWorker) != "" }
 
+// Restarted reports whether this worker replaces one that had been ready: what
+// it holds was served before, so it must not give up.
+func Restarted() bool { return os.Getenv(EnvRestart) != "" }
+
 // Run starts workers until one ends on purpose, or a signal ended it, and
 // returns the exit code. A worker that ends before it was ever ready ends on
 // purpose, whatever its code: starting it again would fail again.
@@ -69,13 +76,13 @@ func Run(cfg Config) (int, error) {
 	var deaths []time.Time
 	everReady := false
 	for {
-		w, err := start(cfg.Args)
+		w, err := start(cfg.Args, everReady)
 		if err != nil {
 			return 0, err
 		}
 		end := w.watch(signals)
 		everReady = everReady || end.ready
-		if end.stopping || !everReady || end.exited && !end.panicked() {
+		if end.stopping || !everReady || end.exited && end.ready && !end.panicked() {
 			return end.code, nil
 		}
 		cfg.Log("worker %d ended: %s; starting the next", w.cmd.Process.Pid, end.why)
@@ -99,7 +106,7 @@ type worker struct {
 	beats chan byte
 }
 
-func start(args []string) (*worker, error) {
+func start(args []string, again bool) (*worker, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("worker: %w", err)
@@ -107,6 +114,9 @@ func start(args []string) (*worker, error) {
 	cmd := exec.Command("/proc/self/exe", args...) //nolint:gosec // ourselves
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), EnvWorker+"="+strconv.Itoa(pipeFD))
+	if again {
+		cmd.Env = append(cmd.Env, EnvRestart+"=1")
+	}
 	cmd.ExtraFiles = []*os.File{w}
 	// A worker without a parent would hold its devices with nobody to replace it.
 	// A process group of its own: a terminal's Ctrl-C comes through us, once.
