@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"math"
+	"os/exec"
 	"testing"
 	"time"
 )
@@ -72,5 +74,28 @@ func TestFioResultsAreReadBehindText(t *testing.T) {
 		if _, err := parseFio(bad); err == nil {
 			t.Errorf("%q was accepted", bad)
 		}
+	}
+}
+
+func TestTheCPUTimeOfAChildCounts(t *testing.T) {
+	outer := exec.Command("sh", "-c", `sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo done; read x'; true`)
+	in, err := outer.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := outer.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := outer.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = in.Close(); _ = outer.Wait() }()
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{name: "sh", cmd: outer}
+	if d, err := p.cpuTime(); err != nil || d < 50*time.Millisecond {
+		t.Fatalf("%v, %v", d, err)
 	}
 }

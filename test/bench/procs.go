@@ -160,13 +160,44 @@ func (b *bench) awaitSocket(p *process, path string) error {
 	})
 }
 
-// cpuTime is the process's user and system time so far, its threads included.
+// cpuTime is the user and system time so far of the process, its threads, and
+// its children: csi-mpath's work is done by a child of the process started.
 func (p *process) cpuTime() (time.Duration, error) {
-	s, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "stat"))
+	total, err := pidTime(p.cmd.Process.Pid)
 	if err != nil {
 		return 0, fmt.Errorf("%s is gone: %s", p.name, p.out.String())
 	}
+	for _, child := range children(p.cmd.Process.Pid) {
+		t, err := pidTime(child)
+		if err != nil {
+			return 0, fmt.Errorf("a child of %s is gone: %s", p.name, p.out.String())
+		}
+		total += t
+	}
+	return total, nil
+}
+
+func pidTime(pid int) (time.Duration, error) {
+	s, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0, err
+	}
 	return parseStat(string(s))
+}
+
+// children are the processes whose parent is pid (field 4 of stat).
+func children(pid int) (out []int) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		b, _ := os.ReadFile(path) //nolint:gosec // proc
+		_, rest, _ := cutLast(string(b), ")")
+		if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(pid) {
+			if n, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+				out = append(out, n)
+			}
+		}
+	}
+	return out
 }
 
 // parseStat reads utime and stime (fields 14 and 15 of proc_pid_stat(5), in
