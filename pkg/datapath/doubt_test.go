@@ -287,3 +287,32 @@ func TestClosedConnectionLeavesItsDoubtForReads(t *testing.T) {
 		}
 	})
 }
+
+func TestAWriteBetweenTwoWavesDoesNotHoldUpARetry(t *testing.T) {
+	withDevice(t, 2, func(_ *Config, ps []*fakePath) {
+		for _, p := range ps {
+			p.facts.Limits.MaxTransfer, p.room = testBlock, 1024
+		}
+		ps[0].disk.blocks = make([]uint64, 256)
+		for _, p := range ps {
+			p.facts.Limits.Size = 256 * testBlock
+		}
+	}, func(r *rig) {
+		c, w1 := lossOf(r, func(c *client) *blk.Request { return c.write(0, 1) })
+		r.paths[0].set(func() { r.paths[0].room = 1 })
+		r.paths[1].set(func() { r.paths[1].room = 1024 })
+		c.send(blk.Write, 0, maxWave+1, 2, 0) // two waves, on path 1
+		synctest.Wait()
+		r.paths[0].lose(errCut, true)
+		synctest.Wait()
+		for range maxWave {
+			r.paths[1].answer(0, good)
+		}
+		synctest.Wait()
+		r.paths[1].answer(0, good)
+		synctest.Wait()
+		if !c.answered(w1) {
+			t.Fatal("the retry waits for a write that itself waits for the fence")
+		}
+	})
+}

@@ -1,7 +1,9 @@
 package datapath
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
 )
@@ -29,6 +31,11 @@ func (d *Device) inheritRanges(left []inherited) (paths int) {
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
 	fences := map[int]*fence{}
+	// The ledger does not keep the age. What was answered counts as older than
+	// what was not: its late copy must not land over a replay.
+	slices.SortStableFunc(left, func(a, b inherited) int {
+		return cmp.Compare(unanswered(a), unanswered(b))
+	})
 	for _, in := range left {
 		p := d.pathOf(in.path)
 		f := fences[in.path]
@@ -40,6 +47,13 @@ func (d *Device) inheritRanges(left []inherited) (paths int) {
 			orphan: in.state == pending, fence: f})
 	}
 	return len(fences)
+}
+
+func unanswered(in inherited) int {
+	if in.state == pending {
+		return 1
+	}
+	return 0
 }
 
 // pathOf is the path with the index, or one that stands for a portal the volume

@@ -164,9 +164,12 @@ func (l *Lane) pushFront(s *slot) {
 	}
 }
 
+// over reports that requests of the lane wait for nothing any more.
+func (l *Lane) over() bool { return l.closed.Load() || l.dev.mode.Load()&modeShutdown != 0 }
+
 func (l *Lane) takeDue() {
 	now := time.Now()
-	over := l.closed.Load() || l.dev.mode.Load()&modeShutdown != 0
+	over := l.over()
 	next := time.Time{}
 	l.late = slices.DeleteFunc(l.late, func(s *slot) bool {
 		if over || !s.due.After(now) {
@@ -208,8 +211,9 @@ func (l *Lane) waveDone(s *slot) {
 		l.answer(s, blk.OK)
 		return
 	}
-	if s.result.Load() != 0 && s.req.Op.Mutates() {
-		// Refused, lost or aborted: not in flight any more. A retry may wait for it.
+	if s.req.Op.Mutates() {
+		// Nothing of it is on a wire until the next wave, which may have to wait
+		// itself. A retry may wait for this one.
 		s.entry().clear()
 		l.dev.wakeDoubt()
 	}
@@ -234,7 +238,7 @@ func (l *Lane) answer(s *slot, st blk.Status) {
 	r.Status = st
 	owner.Complete(r)
 	if l.closed.Load() {
-		owner.Flush() // the lane may be gone by the batch end
+		owner.Flush() // nobody else does, once the lane has no batches any more
 	}
 	if mutates {
 		l.dev.wakeDoubt()
@@ -259,6 +263,7 @@ func (l *Lane) flushAnswers() {
 // release frees the lane's place in the device once it is closed and idle.
 func (l *Lane) release() {
 	if l.closed.Load() && l.outstanding.Load() == 0 && !l.freed.Swap(true) {
+		l.flushAnswers() // the batch end of the last answers will not find the lane
 		l.dev.freeLane(l)
 	}
 }

@@ -45,14 +45,18 @@ const (
 // is stored last.
 type record struct {
 	off  atomic.Uint64
-	meta atomic.Uint64 // length in the low 32 bits, operation above
+	meta atomic.Uint64 // length in the low 32 bits (see toTheEnd), operation above
 	from atomic.Uint64 // lane<<32 | slot of the request, to tell requests apart
 	use  atomic.Uint64 // 0 free; else path index | state<<16 | 1<<32
 }
 
+// toTheEnd is the length of a range that has none: everything is in doubt. No
+// request is as long, for lengths are whole blocks.
+const toTheEnd = 0xffffffff
+
 func (r *record) set(e *doubt, path int) {
 	r.off.Store(e.off)
-	r.meta.Store(uint64(e.op)<<32 | (e.end - e.off))
+	r.meta.Store(uint64(e.op)<<32 | min(e.end-e.off, toTheEnd))
 	r.from.Store(e.from)
 	r.use.Store(1<<32 | uint64(e.state)<<16 | uint64(path))
 }
@@ -191,7 +195,11 @@ func (g *ledger) readRecord(i int, names []string, open doubtState) (in inherite
 		state = open
 	}
 	off, meta := r.off.Load(), r.meta.Load()
-	return inherited{op: blk.Op(meta >> 32), off: off, end: off + meta&0xffffffff, state: state,
+	end := off + meta&0xffffffff
+	if meta&0xffffffff == toTheEnd {
+		end = ^uint64(0)
+	}
+	return inherited{op: blk.Op(meta >> 32), off: off, end: end, state: state,
 		from: r.from.Load(), path: g.pathIndex(int(use&0xffff), names)}, true
 }
 

@@ -235,7 +235,10 @@ func (d *Device) rebuildLocked() (grown bool) {
 		d.size.Store(sizes[0])
 		grown = true
 	}
-	t := buildTable(lives, d.size.Load())
+	old, t := d.table.Load(), buildTable(lives, d.size.Load())
+	if t.since = old.since; old.best() == nil {
+		t.since = time.Now()
+	}
 	d.table.Store(t)
 	d.noPathLocked(t.best() != nil)
 	return grown

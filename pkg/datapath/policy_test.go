@@ -280,3 +280,41 @@ func TestTwoPathsShareTheLoad(t *testing.T) {
 		}
 	})
 }
+
+func TestBusyAfterALongOutageIsRetriedNotFailed(t *testing.T) {
+	withDevice(t, 1, nil, func(r *rig) {
+		p := r.paths[0]
+		c := newClient(t, r.dev)
+		w := c.write(0, 1)
+		synctest.Wait()
+		p.set(func() { p.refuse = errCut })
+		p.lose(errCut, false)
+		time.Sleep(5 * time.Minute)
+		p.set(func() { p.refuse = nil })
+		for n := 0; n == 0; n, _ = p.count() {
+			time.Sleep(100 * time.Millisecond)
+			synctest.Wait()
+		}
+		p.answer(0, blk.Verdict{Class: blk.Busy, Status: blk.IOError})
+		synctest.Wait()
+		if c.answered(w) {
+			t.Fatalf("%v: the time without a path counts against the command timeout (I5)", w.Status)
+		}
+	})
+}
+
+func TestZeroesWrittenAsWritesFitAPathOfLargeTransfers(t *testing.T) {
+	withDevice(t, 1, func(_ *Config, ps []*fakePath) {
+		ps[0].disk.blocks = make([]uint64, 8192)
+		l := &ps[0].facts.Limits
+		l.Size, l.MaxTransfer, l.MaxZero = 8192*testBlock, 4<<20, 0
+	}, func(r *rig) {
+		r.paths[0].set(func() { r.paths[0].auto = true })
+		c := newClient(t, r.dev)
+		w := c.send(blk.WriteZeroes, 0, 8192, 0, 0)
+		synctest.Wait()
+		if !c.answered(w) || w.Status != blk.OK {
+			t.Fatal("not written")
+		}
+	})
+}

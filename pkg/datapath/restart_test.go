@@ -221,3 +221,48 @@ func FuzzALedgerOfAnyContentIsReadWithoutHarm(f *testing.F) {
 		}
 	})
 }
+
+func TestEverythingInDoubtStaysEverythingAcrossASecondKill(t *testing.T) {
+	g, _ := newLedger(nil)
+	g.inherit(1, []string{"a"}, true)
+	g.note(&doubt{op: blk.Write, end: ^uint64(0), state: told}, 0)
+	g.commit()
+	left, ok := g.inherit(1, []string{"a"}, true)
+	if !ok || len(left) != 1 || left[0].end != ^uint64(0) || left[0].op != blk.Write {
+		t.Fatalf("%+v", left)
+	}
+}
+
+func TestAReplayWaitsForAnOverlapAnsweredBeforeTheKill(t *testing.T) {
+	for _, order := range [][2]doubtState{{told, pending}, {pending, told}} {
+		withDevice(t, 2, withLedger, func(r *rig) {
+			r.paths[0].set(func() { r.paths[0].refuse = errCut })
+			reg := &r.dev.doubt
+			reg.mu.Lock()
+			f := reg.newFence(r.dev.paths[0], 1)
+			for i, st := range order {
+				d := &doubt{op: blk.Write, end: testBlock, from: uint64(i), state: st, fence: f}
+				if st == told {
+					d.end = 2 * testBlock
+				}
+				reg.enter(d)
+			}
+			reg.mu.Unlock()
+			r.restart()
+			r.paths[0].set(func() { r.paths[0].refuse = errCut })
+			synctest.Wait()
+			c := newClient(t, r.dev)
+			c.write(0, 1)
+			synctest.Wait()
+			if r.dev.doubt.active.Load() != 0 {
+				a, _ := r.paths[0].count()
+				b, _ := r.paths[1].count()
+				if a+b != 0 {
+					t.Fatalf("%v: the replay went out while an acknowledged write may land over it", order)
+				}
+			} else {
+				t.Fatal("fenced too early for this test")
+			}
+		})
+	}
+}

@@ -53,13 +53,17 @@ func (l *Lane) judge(s *slot) {
 }
 
 // retryLater backs off, up to the command timeout counted from the request's
-// first failure (I6).
+// first failure (I6). Time without any usable path does not count (I5).
 func (l *Lane) retryLater(s *slot, st blk.Status) {
 	if l.closed.Load() {
 		l.reply(s, blk.Cancelled)
 		return
 	}
-	if time.Since(s.since) > l.dev.cfg.CommandTimeout {
+	since := s.since
+	if t := l.dev.table.Load(); t.since.After(since) {
+		since = t.since
+	}
+	if time.Since(since) > l.dev.cfg.CommandTimeout {
 		if st == blk.OK {
 			st = blk.IOError
 		}

@@ -152,7 +152,13 @@ func (l *Lane) clearOfDoubt(s *slot, lv *live) bool {
 		s.entry().clear()
 		d.wake()
 	}
-	return d.admit(s, lv)
+	if d.admit(s, lv) {
+		return true
+	}
+	if l.over() {
+		d.wake() // closed since launch looked: whoever closed it may have woken before
+	}
+	return false
 }
 
 // sendWave submits the next parts of the request, as many as the path takes.

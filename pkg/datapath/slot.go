@@ -113,7 +113,8 @@ func (s *slot) partSize(lv *live) (size uint64, op blk.Op) {
 		if lim.MaxZero != 0 {
 			return min(lim.MaxZero, maxTrim), op
 		}
-		op = blk.Write // the device has no such command: zeroes are written
+		// The device has no such command: zeroes are written.
+		return min(orDefault(uint64(lim.MaxTransfer), maxTransfer), maxTransfer), blk.Write
 	}
 	return orDefault(uint64(lim.MaxTransfer), maxTransfer), op
 }

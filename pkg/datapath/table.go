@@ -1,6 +1,8 @@
 package datapath
 
 import (
+	"time"
+
 	"github.com/csi-mpath/csi-mpath/pkg/pathsel"
 )
 
@@ -12,6 +14,8 @@ type table struct {
 	groups [][]*live
 	// size is the device's size in bytes at the time.
 	size uint64
+	// since is when the device became usable after it was not.
+	since time.Time
 }
 
 // best returns the best usable group, or nil when no path is usable now.
