@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
 	"github.com/csi-mpath/csi-mpath/pkg/pathsel"
@@ -78,6 +79,23 @@ func TestAWriteHeldForAFenceAsTheDeviceClosesIsAnswered(t *testing.T) {
 		synctest.Wait()
 		if !c.answered(newer) || newer.Status != blk.Shutdown {
 			t.Fatal("it is held for ever")
+		}
+	})
+}
+
+func TestCloseReturnsOnlyWhenNoRunnerTouchesTheLedgerAnyMore(t *testing.T) {
+	h := &hookSelector{}
+	withDevice(t, 1, func(c *Config, _ []*fakePath) { c.Selector = h }, func(r *rig) {
+		c := newClient(t, r.dev)
+		h.hook = func() { time.Sleep(100 * time.Millisecond) }
+		w := c.make(blk.Write, 0, testBlock, 0)
+		go c.lane.Submit(w)
+		synctest.Wait()
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = r.dev.Close(ended)
+		if !c.answered(w) {
+			t.Fatal("a runner is still at work")
 		}
 	})
 }

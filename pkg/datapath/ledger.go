@@ -120,7 +120,7 @@ type inherited struct {
 // inherit reads what a predecessor left, and makes the ledger ours. ok is false
 // when it can not be read. replays says that requests not answered come again.
 func (g *ledger) inherit(key uint64, names []string, replays bool) (left []inherited, ok bool) {
-	defer g.reset(key, names)
+	defer func() { g.reset(key, names, !ok) }()
 	magic := g.words[wordMagic].Load()
 	if magic == 0 && g.blank() {
 		return nil, true
@@ -219,9 +219,17 @@ func (g *ledger) pathIndex(was int, names []string) int {
 
 // reset makes the ledger empty and ours. The order keeps a process killed in
 // the middle on the safe side: without magic the ledger is unreadable, not empty.
-func (g *ledger) reset(key uint64, names []string) {
+// all: what was ever used is not known, so every word is cleared: a stale entry
+// would be a write in flight for ever.
+func (g *ledger) reset(key uint64, names []string, all bool) {
 	g.words[wordVersion].Store(ledgerVersion)
 	g.words[wordMagic].Store(^uint64(0))
+	if all {
+		for lane := range MaxLanes {
+			g.words[wordDepths+lane].Store(ledgerDepth)
+		}
+		g.words[wordRecords].Store(maxRecords)
+	}
 	g.eachEntry(func(i int) { g.entries[i].state.Store(0) })
 	used := g.usedRecords()
 	for i := range used {

@@ -52,4 +52,7 @@ const (
 	roomPoll = 2 * time.Millisecond
 	// drainPoll is how often a drain looks whether it is done.
 	drainPoll = 5 * time.Millisecond
+	// closeGrace bounds the wait for runners that give the last answers of a
+	// device that is gone: they wait for nothing.
+	closeGrace = time.Second
 )

@@ -203,6 +203,23 @@ func TestALedgerFollowsAPathToItsNewPlace(t *testing.T) {
 	}
 }
 
+func TestNothingOfAnUnreadableLedgerIsTakenForAWriteInFlight(t *testing.T) {
+	mem := newMem()
+	for i := range mem {
+		mem[i] = 0xa5
+	}
+	binary.NativeEndian.PutUint64(mem[8*wordDepths:], 0)
+	g, _ := newLedger(mem)
+	if _, ok := g.inherit(1, []string{"a"}, true); ok {
+		t.Fatal("read")
+	}
+	for i := range g.entries {
+		if g.entries[i].overlaps(0, ^uint64(0)) {
+			t.Fatalf("entry %d", i)
+		}
+	}
+}
+
 func FuzzALedgerOfAnyContentIsReadWithoutHarm(f *testing.F) {
 	f.Add([]byte{}, uint16(0))
 	f.Add([]byte{0x72, 0x65, 0x67, 0x64, 0x65, 0x6c, 0x70, 0x6d, 1}, uint16(3))

@@ -130,7 +130,7 @@ func (d *Device) outstanding() (n int64) {
 // Close ends the device: it waits until every request is answered and every
 // fence is resolved, or ctx ends, then logs the paths out. Its error says what
 // was still open; the device is gone either way, and what was not answered
-// fails with Shutdown.
+// fails with Shutdown. Nothing touches the ledger after it.
 func (d *Device) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true
@@ -145,6 +145,13 @@ func (d *Device) Close(ctx context.Context) error {
 	for _, s := range d.doubt.end() {
 		s.lane.answer(s, blk.Shutdown)
 		s.lane.flushAnswers()
+	}
+	// A lane's runner may be another goroutine, on its way to the last answers.
+	for range closeGrace / drainPoll {
+		if d.outstanding() == 0 {
+			break
+		}
+		time.Sleep(drainPoll)
 	}
 	return err
 }

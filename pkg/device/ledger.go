@@ -19,6 +19,8 @@ type ledgerFile struct {
 	mem  []byte
 }
 
+const unreadable = "unreadable"
+
 func openLedger(path string) (*ledgerFile, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // a file of our own state directory
 	if err != nil {
@@ -32,8 +34,10 @@ func openLedger(path string) (*ledgerFile, error) {
 	if st.Size() != 0 && st.Size() != int64(datapath.LedgerSize) {
 		// Another version's, or cut: its content can not be trusted. A first word
 		// that is no magic makes the datapath treat everything as in doubt.
-		if err := f.Truncate(0); err == nil {
-			_, err = f.Write([]byte("unreadable"))
+		// Never empty in between: an empty one is a new one.
+		_, err := f.WriteAt([]byte(unreadable), 0)
+		if err == nil {
+			err = f.Truncate(int64(len(unreadable)))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("in-flight table %s: %w", path, err)
