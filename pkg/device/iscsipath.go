@@ -25,7 +25,10 @@ type iscsiPath struct {
 	// last is where the latest session was: a login there with the same ISID
 	// reinstates it (I3).
 	last group
-	cur  *iscsi.Session
+	// moved is when the path last arrived elsewhere than before: earlier sessions
+	// may have been anywhere, and only the clock ends their tasks.
+	moved time.Time
+	cur   *iscsi.Session
 }
 
 // group is a portal and the portal group it belongs to.
@@ -53,7 +56,7 @@ func (p *iscsiPath) Connect(ctx context.Context, sink blk.Sink) (datapath.Queue,
 		s.Abort(err)
 		return nil, definite(err)
 	}
-	q := &iscsiQueue{p: p, s: s}
+	q := &iscsiQueue{p: p, s: s, sink: sink}
 	q.facts = p.facts(&id.Profile, s)
 	q.facts.Proof = p.arrived(s)
 	if id.Evidence&blk.CacheLost != 0 {
@@ -89,15 +92,28 @@ func (p *iscsiPath) dial(ctx context.Context) (*iscsi.Session, error) {
 }
 
 // arrived notes where a new session is, and reports whether its login ended
-// the path's previous one: same address, same portal group, same ISID.
+// all of the path's earlier ones: same address, same portal group, same ISID.
 func (p *iscsiPath) arrived(s *iscsi.Session) (proof bool) {
 	info := s.Info()
-	g := group{known: true, address: info.Remote.String(), tpgt: info.TPGT}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	proof = !p.last.known || p.last == g
-	p.last, p.cur = g, s
-	return proof
+	p.cur = s
+	return p.settle(group{known: true, address: info.Remote.String(), tpgt: info.TPGT})
+}
+
+// settle takes note of a session's place. Under mu.
+func (p *iscsiPath) settle(g group) (proof bool) {
+	if p.last.known && p.last != g {
+		p.moved = time.Now()
+	}
+	p.last = g
+	return p.stayed()
+}
+
+// stayed reports that every session whose tasks the clock has not ended was
+// where the last one was. Under mu.
+func (p *iscsiPath) stayed() bool {
+	return p.moved.IsZero() || time.Since(p.moved) > p.cfg.FenceTimeout
 }
 
 // ProveDead implements datapath.Transport: a login with this path's ISID at a
@@ -105,8 +121,11 @@ func (p *iscsiPath) arrived(s *iscsi.Session) (proof bool) {
 // (RFC 7143 6.3.5).
 func (p *iscsiPath) ProveDead(ctx context.Context) error {
 	p.mu.Lock()
-	lost := p.last
+	lost, stayed := p.last, p.stayed()
 	p.mu.Unlock()
+	if !stayed {
+		return errors.New("the path has moved: its earlier sessions were elsewhere")
+	}
 	err := datapath.ErrNoProof
 	for _, c := range p.siblings {
 		c.mu.Lock()
@@ -202,7 +221,9 @@ type iscsiQueue struct {
 	p     *iscsiPath
 	s     *iscsi.Session
 	lun   *iscsi.LUN
+	sink  blk.Sink
 	facts datapath.Facts
+	gate  uint32 // of the last Refresh, for Resume
 }
 
 // Facts implements datapath.Queue.
@@ -222,15 +243,19 @@ func (q *iscsiQueue) Stats() datapath.QueueStats {
 
 // Refresh implements datapath.Queue.
 func (q *iscsiQueue) Refresh(ctx context.Context) (datapath.Facts, error) {
+	q.gate = q.lun.Gate()
 	id, err := q.s.Identify(ctx, q.p.cfg.LUN)
 	if err != nil {
 		return datapath.Facts{}, err
+	}
+	if id.Evidence&blk.CacheLost != 0 {
+		q.sink.Evidence(blk.CacheLost)
 	}
 	return q.p.facts(&id.Profile, q.s), nil
 }
 
 // Resume implements datapath.Queue.
-func (q *iscsiQueue) Resume() { q.lun.Resume() }
+func (q *iscsiQueue) Resume() { q.lun.Resume(q.gate) }
 
 // Close implements datapath.Queue.
 func (q *iscsiQueue) Close(ctx context.Context) error { return q.s.Logout(ctx) }

@@ -25,17 +25,28 @@ var errRefused = errors.New("refused by the unit")
 // Identify reads everything there is to know about a unit through this path:
 // INQUIRY, VPD pages 00h, 80h, 83h, B0h-B2h, capacity, caching page, and port
 // groups when the unit has asymmetric access. It answers unit attentions by
-// asking again and waits out a unit that is busy, both bounded.
+// asking again and waits out a unit that is busy, both bounded. It begins again
+// when the unit says that it became another one meanwhile.
 func (s *Session) Identify(ctx context.Context, lun scsi.LUN) (*Identified, error) {
-	q := &query{s: s, ctx: ctx, lun: lun}
-	id := &q.id
-	id.Target, id.LUN = s.cfg.TargetName, lun
-	for _, step := range []func() error{q.inquiry, q.pages, q.capacity, q.caching, q.portGroups, id.Check} {
-		if err := step(); err != nil {
-			return nil, s.cfg.wrap(fmt.Errorf("identify LUN %v: %w", lun, err))
+	var seen blk.Evidence
+	for range maxIdentifications {
+		q := &query{s: s, ctx: ctx, lun: lun}
+		id := &q.id
+		id.Target, id.LUN = s.cfg.TargetName, lun
+		for _, step := range []func() error{q.inquiry, q.pages, q.capacity, q.caching, q.portGroups, id.Check} {
+			if err := step(); err != nil {
+				return nil, s.cfg.wrap(fmt.Errorf("identify LUN %v: %w", lun, err))
+			}
 		}
+		seen |= id.Evidence
+		id.Evidence = seen &^ blk.IdentityChanged
+		if seen&blk.IdentityChanged == 0 {
+			return id, nil
+		}
+		// What was read before the unit said so may be another one's (I1).
+		seen &^= blk.IdentityChanged
 	}
-	return id, nil
+	return nil, s.cfg.errorf("identify LUN %v: it changed %d times while it was read", lun, maxIdentifications)
 }
 
 // query asks one unit.
@@ -57,7 +68,7 @@ func (q *query) ask(what string, n int, in []byte) ([]byte, error) {
 			return nil, err
 		}
 		v := scsi.Classify(blk.Read, r.Status, r.Sense)
-		q.id.Evidence |= v.Evidence &^ blk.IdentityChanged // being identified now
+		q.id.Evidence |= v.Evidence
 		sense, _ := scsi.ParseSense(r.Sense)
 		switch {
 		case v.Class == blk.Good:

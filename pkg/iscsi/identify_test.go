@@ -119,3 +119,42 @@ func TestIdentifyTellsWhatIsMissing(t *testing.T) {
 		}
 	}
 }
+
+func TestIdentifyBeginsAgainWhenTheUnitBecomesAnotherOneMeanwhile(t *testing.T) {
+	f := newFake(t)
+	f.unit(func(scsi.Command) bool { return false })
+	usual, changed := f.handle, false
+	f.handle = func(c *fakeConn, h *pdu.SCSICommand, data []byte) bool {
+		d, _, _ := scsi.DecodeCDB(h.CDB[:])
+		switch {
+		case d.Op == scsi.OpServiceActionIn16 && !changed: // behind the pages, as a unit attention comes
+			changed = true
+			c.send(&pdu.SCSIResponse{ITT: h.ITT, Status: scsi.StatusCheckCondition, Window: c.window(true)},
+				scsi.Sense{Key: 6, ASC: 0x3f, ASCQ: 3}.AppendFixed([]byte{0, scsi.SenseLen}))
+			return true
+		case d.Op == scsi.OpInquiry && d.EVPD && d.Page == scsi.PageSerial && changed:
+			b := scsi.AppendSerial(nil, "another")
+			c.data(h, b[:min(len(b), int(d.Alloc))])
+			return true
+		}
+		return usual(c, h, data)
+	}
+	id, err := f.dial(f.config()).Identify(testCtx(t), 1<<48)
+	if err != nil || id.Serial != "another" {
+		t.Fatalf("%v, %+v", err, id)
+	}
+}
+
+func TestResumeDoesNotOpenAUnitThatNewEvidenceCameFor(t *testing.T) {
+	f := newFake(t)
+	l := f.dial(f.config()).LUN(0, 1, newWaiter())
+	l.evidence(blk.IdentityChanged)
+	asked := l.Gate()
+	l.evidence(blk.IdentityChanged) // while it is identified
+	if l.Resume(asked); l.Gate() == 0 {
+		t.Fatal("opened on the word of an identification that began before")
+	}
+	if l.Resume(l.Gate()); l.Gate() != 0 {
+		t.Fatal("stays shut")
+	}
+}

@@ -78,10 +78,12 @@ const (
 
 	// Identify.
 	maxUnitAttentions = 16 // eaten per command
-	maxVPD            = 16 << 10
-	maxTPG            = 64 << 10
-	identifyRetries   = 8 // on busy or not ready
-	identifyBackoff   = 100 * time.Millisecond
+	// maxIdentifications is how often one begins again because the unit changed.
+	maxIdentifications = 4
+	maxVPD             = 16 << 10
+	maxTPG             = 64 << 10
+	identifyRetries    = 8 // on busy or not ready
+	identifyBackoff    = 100 * time.Millisecond
 
 	// latencyWeight: each sample moves the average by 1/8.
 	latencyWeight = 8

@@ -35,11 +35,14 @@ type LUN struct {
 	sampleAt int64
 	ewma     atomic.Int64
 
-	// gated: the identity is in question, nothing of the unit is sent until
-	// Resume (I1). Set by the reader on the evidence, read by the sender.
-	gated atomic.Bool
+	// gate is the number of the latest evidence against the identity: nothing of
+	// the unit is sent until Resume (I1); 0 is open. Set by the reader, cleared by
+	// Resume, read by the sender.
+	gate atomic.Uint32
 
-	touched bool // reader's: completed something in this batch
+	// Reader's.
+	doubts  uint32 // evidence so far
+	touched bool   // completed something in this batch
 }
 
 // SetProfile says how the unit is addressed and what it can do. Until it was
@@ -76,18 +79,23 @@ func (l *LUN) Submit(c *blk.Command, lane int) bool {
 // sending. It never blocks.
 func (l *LUN) Kick() { l.s.kick() }
 
+// Gate is what Resume wants: ask before the identification begins.
+func (l *LUN) Gate() uint32 { return l.gate.Load() }
+
 // Resume lets the unit send again after an identification proved that it is
-// still the same (I1).
-func (l *LUN) Resume() {
-	l.gated.Store(false)
+// still the same (I1), unless new evidence came since Gate returned upTo.
+func (l *LUN) Resume(upTo uint32) {
+	l.gate.CompareAndSwap(upTo, 0)
 	l.s.m.tx.unpark.Store(true)
 	l.s.kick()
 }
 
 // evidence tells the sink; a doubt about the identity stops the sender first.
+// Reader only.
 func (l *LUN) evidence(e blk.Evidence) {
 	if e&blk.IdentityChanged != 0 {
-		l.gated.Store(true)
+		l.doubts = max(l.doubts+1, 1)
+		l.gate.Store(l.doubts)
 	}
 	l.sink.Evidence(e)
 }

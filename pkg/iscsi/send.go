@@ -223,7 +223,7 @@ func (t *transmitter) commands() {
 			t.m.finishControl(k, ErrClosed)
 			continue
 		}
-		if k.lun != nil && k.lun.gated.Load() {
+		if k.lun != nil && k.lun.gate.Load() != 0 {
 			t.parked.push(c)
 			continue
 		}
@@ -297,7 +297,7 @@ func (t *transmitter) dataOut(limit int) {
 			t.drop(j.cmd)
 			continue
 		}
-		if l := j.task.lun; l != nil && l.gated.Load() {
+		if l := j.task.lun; l != nil && l.gate.Load() != 0 {
 			t.parkedJobs.push(t.jobs.pop())
 			continue
 		}

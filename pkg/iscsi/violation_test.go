@@ -173,7 +173,7 @@ func TestAUnitWhoseIdentityIsInQuestionSendsNothingUntilResume(t *testing.T) {
 			t.Fatalf("sent %v to the unit in question", q.op)
 		}
 	}
-	r.luns[0].gated.Store(false) // Resume, without its kick
+	r.luns[0].gate.Store(0) // Resume, without its kick
 	r.m.tx.unpark.Store(true)
 	if !r.m.tx.ready() {
 		t.Fatal("nothing to send after Resume")
@@ -181,7 +181,7 @@ func TestAUnitWhoseIdentityIsInQuestionSendsNothingUntilResume(t *testing.T) {
 	if out := r.take(); len(out) != 3 || out[0].op != pdu.OpDataOut || out[2].op != pdu.OpSCSICommand {
 		t.Fatalf("%d PDUs after Resume", len(out))
 	}
-	r.luns[0].gated.Store(true)
+	r.luns[0].gate.Store(1)
 	r.submit(read(1024, 512))
 	r.take()
 	r.m.lose(*r.m.luns.Load(), errTest)

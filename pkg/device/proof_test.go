@@ -1,0 +1,74 @@
+package device
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/blk"
+	"github.com/csi-mpath/csi-mpath/pkg/datapath"
+	"github.com/csi-mpath/csi-mpath/pkg/iscsi"
+	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/pkg/target"
+)
+
+func TestALoginIsNoProofForSessionsThatWereElsewhereBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &iscsiPath{cfg: &Config{FenceTimeout: 15 * time.Second}}
+		a, b := group{known: true, address: "a:1", tpgt: 1}, group{known: true, address: "b:1", tpgt: 2}
+		for i, step := range []struct {
+			at    group
+			proof bool
+		}{{a, true}, {a, true}, {b, false}, {b, false}} { // the second at b leaves a's tasks alone
+			if got := p.settle(step.at); got != step.proof {
+				t.Errorf("step %d: proof %v", i, got)
+			}
+		}
+		if err := p.ProveDead(t.Context()); err == nil || err == datapath.ErrNoProof {
+			t.Errorf("%v", err)
+		}
+		time.Sleep(16 * time.Second) // the clock has ended what was at a
+		if !p.settle(b) {
+			t.Error("no proof although all that is left was there")
+		}
+	})
+}
+
+type evidenceSink struct {
+	seen blk.Evidence
+	gone chan struct{}
+}
+
+func (*evidenceSink) Complete(*blk.Command)      {}
+func (*evidenceSink) BatchEnd()                  {}
+func (s *evidenceSink) Evidence(e blk.Evidence)  { s.seen |= e }
+func (s *evidenceSink) Lost(*blk.Command, error) { close(s.gone) }
+
+func TestALostCacheIsPassedOnWhenARefreshIsToldOfIt(t *testing.T) {
+	srv, err := target.New(target.Config{LUNs: []target.LUN{{Number: 1, Store: target.NewRAM(1 << 20)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = srv.Close() }()
+	portal, err := srv.ListenPortal("127.0.0.1:0", target.PortalConfig{TPGT: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &iscsiPath{cfg: &Config{LUN: 1 << 48, QueueDepth: 1}, session: iscsi.Config{Portal: portal.Addr(),
+		InitiatorName: "iqn.2026-01.test:host", TargetName: srv.Name()}}
+	sink := &evidenceSink{gone: make(chan struct{})}
+	q, err := p.Connect(t.Context(), sink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink.seen = 0
+	srv.Attention(portal.Number(), 1, scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x29, ASCQ: 1})
+	if _, err := q.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	q.Abort(nil)
+	<-sink.gone
+	if sink.seen&blk.CacheLost == 0 {
+		t.Fatal("swallowed (I4)")
+	}
+}
