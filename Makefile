@@ -92,17 +92,20 @@ bench-peers: build ## against nbdkit, qemu and libiscsi, in interleaved rounds (
 setup-vm:
 	@test/setup.sh $(VM_PACKAGES)
 
+# Packages of VM tests, or the one named by VM: product, reclaim.
+VM_PKGS := $(if $(VM),./test/vm/$(VM),$$(grep -rl --include='*_test.go' '^//go:build vm$$' test/vm | xargs -n1 dirname | sort -u | sed 's,^,./,'))
+
 # The kernel modules that every package of VM tests finds loaded.
 VM_MODS := nbd:nbds_max=16,ext4,xfs
 VM_RUN  := $(BIN)/vmrun -k $(KERNEL) -m 2048 -mods $(VM_MODS) -logdir $(OUT)/vm
 
 .PHONY: vm-test
-vm-test: setup-vm build ## a real kernel under QEMU: KERNEL=6.12 (or 6.1) RUN=TestName; kernel logs in out/vm
+vm-test: setup-vm build ## a real kernel under QEMU: KERNEL=6.12 (or 6.1) VM=package RUN=TestName; LONG=1 for the long counts; kernel logs in out/vm
 	@$(GO) build -trimpath -o $(BIN)/ ./test/vm/vmrun ./test/vm/vminit
 	@$(BIN)/vmrun -k $(KERNEL) -fetch
-	@$(if $(RUN),,CSI_MPATH_VM_KERNEL=$(KERNEL) CSI_MPATH_VMRUN=$(BIN)/vmrun $(GO) test -tags vmhost -count=1 -timeout 15m ./test/vm/vmrun)
-	@CSI_MPATH_BIN=$(BIN)/csi-mpath $(GO) test -tags vm -count=1 -p 1 -timeout 30m -exec '$(VM_RUN)' $(if $(RUN),-v -run '$(RUN)') \
-		$$(grep -rl --include='*_test.go' '^//go:build vm$$' test/vm | xargs -n1 dirname | sort -u | sed 's,^,./,')
+	@$(if $(RUN)$(VM),,CSI_MPATH_VM_KERNEL=$(KERNEL) CSI_MPATH_VMRUN=$(BIN)/vmrun $(GO) test -tags vmhost -count=1 -timeout 15m ./test/vm/vmrun)
+	@CSI_MPATH_BIN=$(BIN)/csi-mpath CSI_MPATH_LONG=$(LONG) CSI_MPATH_KILLS=$(KILLS) \
+		$(GO) test -tags vm -count=1 -p 1 -timeout $(if $(LONG),150m,30m) -exec '$(VM_RUN)' $(if $(RUN)$(VM)$(LONG),-v) $(if $(RUN),-run '$(RUN)') $(VM_PKGS)
 
 ##@ not there yet
 

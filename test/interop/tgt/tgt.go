@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/test/child"
@@ -96,6 +97,12 @@ func (d *Daemon) Kill() {
 		d.child.Kill()
 	}
 }
+
+// Freeze is SIGSTOP: it stays connected, accepts connections, and is silent.
+func (d *Daemon) Freeze() error { return syscall.Kill(d.child.PID(), syscall.SIGSTOP) }
+
+// Thaw lets a frozen daemon go on.
+func (d *Daemon) Thaw() error { return syscall.Kill(d.child.PID(), syscall.SIGCONT) }
 
 // Restart starts the daemon again on its old port, and waits until its LUN is
 // there. What it knew about sessions is gone; the data is in the file.

@@ -83,7 +83,7 @@ var (
 	// ServerSlow: a request has had no answer for as long as queue/io_timeout.
 	ServerSlow = regexp.MustCompile(`nbd\d+: Possible stuck request`)
 	// HungTask: a process has waited for a device for two minutes.
-	HungTask = regexp.MustCompile(`blocked for more than \d+ seconds|Call Trace:|hung_task_timeout_secs`)
+	HungTask = regexp.MustCompile(`blocked for more than \d+ seconds|^ +(Not tainted|Tainted: )|Call Trace:|hung_task_timeout_secs`)
 	// Boot is what this emulated machine says when it starts.
 	Boot = regexp.MustCompile(`^$`)
 )

@@ -10,5 +10,8 @@ const (
 	killGrace     = 5 * time.Second  // from SIGKILL until a process is gone, unless the kernel keeps it
 	deviceWithin  = time.Minute      // until a device is there or gone
 	maxOutput     = 16 << 10         // bytes of a command's output in an error
+	lineWithin    = 2 * time.Minute  // until the product prints a line
+	maxLine       = 8 << 10          // bytes of a line
+	maxLines      = 4000             // lines of the product that are kept
 	maxDescent    = 8                // generations of processes
 )

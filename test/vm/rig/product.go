@@ -13,9 +13,10 @@ import (
 // Product is a csi-mpath process, with the children it may have. It is for one
 // goroutine.
 type Product struct {
-	bin  string
-	args []string
-	c    *child.Child
+	bin   string
+	args  []string
+	c     *child.Child
+	lines *lines
 }
 
 // StartProduct starts csi-mpath with some arguments; the binary's name is in
@@ -26,7 +27,7 @@ func StartProduct(t testing.TB, args ...string) *Product {
 	if bin == "" {
 		t.Fatal("CSI_MPATH_BIN does not name the csi-mpath binary: run make vm-test")
 	}
-	p := &Product{bin: bin, args: args}
+	p := &Product{bin: bin, args: args, lines: &lines{}}
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +38,7 @@ func StartProduct(t testing.TB, args ...string) *Product {
 			}
 		}
 		if t.Failed() {
-			t.Logf("csi-mpath printed last:\n%s", p.c.Output())
+			t.Logf("csi-mpath printed last:\n%s", tail(p.lines.text()))
 		}
 	})
 	return p
@@ -45,7 +46,7 @@ func StartProduct(t testing.TB, args ...string) *Product {
 
 // Start starts it again, with the same arguments, after Kill or Stop.
 func (p *Product) Start() (err error) {
-	p.c, err = child.Start(child.Options{}, p.bin, p.args...)
+	p.c, err = child.Start(child.Options{Stdout: p.lines, Stderr: p.lines}, p.bin, p.args...)
 	kmsg.Say("csi-mpath started (%v)", err)
 	return err
 }
@@ -102,6 +103,9 @@ func (p *Product) PID() int { return p.c.PID() }
 
 // Workers are the ids of the children.
 func (p *Product) Workers() []int { return descendants(p.c.PID()) }
+
+// Done is closed when the process that runs now has ended.
+func (p *Product) Done() <-chan struct{} { return p.c.Done() }
 
 // Err is why it has ended, nil while it runs.
 func (p *Product) Err() error {
