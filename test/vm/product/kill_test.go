@@ -3,9 +3,11 @@
 package product
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
+	interop "github.com/csi-mpath/csi-mpath/test/interop/rig"
 	"github.com/csi-mpath/csi-mpath/test/vm/kmsg"
 	"github.com/csi-mpath/csi-mpath/test/vm/rig"
 	"github.com/csi-mpath/csi-mpath/test/vm/writers"
@@ -72,5 +74,29 @@ func TestAGracefulRestartIsNoError(t *testing.T) {
 		}
 		return v.Start()
 	})
+	u.finish(l, x)
+}
+
+// The next worker dies, too, at any moment of its start, and inherits what its
+// predecessors left in doubt.
+func TestAWorkerKilledAgainAndAgainLosesNothing(t *testing.T) {
+	kmsg.Watch(t, kmsg.ServerLost, kmsg.ServerSlow)
+	x, v := attach(t, 400*mib)
+	u := newUse(t, "ext4", v.Device)
+	l := u.load()
+	calm := control(t, l, quiet)
+	rng := rand.New(rand.NewPCG(3, 3))
+	begun, rounds := time.Now(), scale(t, "CSI_MPATH_AGAIN", 12, 100)
+	var mark int
+	for range rounds {
+		mark = v.Mark()
+		must(t, interop.Until(t.Context(), patience, "a worker", func() bool { return v.KillWorker() == nil }))
+		interop.Pause(t.Context(), time.Duration(rng.Int64N(int64(800*time.Millisecond))))
+	}
+	took := time.Since(begun)
+	_, err := v.Restarted(within(t, patience), mark)
+	must(t, err)
+	moved(t, l)
+	t.Logf("%d workers killed in %.1f s: longest operation %.1f s; without a fault %.1f s", rounds, took.Seconds(), l.TakeStall().For.Seconds(), calm.Seconds())
 	u.finish(l, x)
 }
