@@ -19,6 +19,8 @@ var (
 	ErrAlive = errors.New("the device's connection is alive: another process serves it; stop that process first")
 	// ErrInUse: the device is open or mounted.
 	ErrInUse = errors.New("the device is still open or mounted: unmount it")
+	// ErrInFlight: another process serves the device and has not answered all.
+	ErrInFlight = errors.New("requests of the device are in flight, and another process serves it: stop that process first")
 	// ErrExists: a device with this backend identifier is attached already.
 	ErrExists = errors.New("a device with this backend identifier is attached already: reconnect or disconnect it")
 )

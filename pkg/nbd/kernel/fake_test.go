@@ -118,6 +118,7 @@ func (f *fake) tree(index int, m message) {
 		"pid": "4711", "backend": m.backend, "size": fmt.Sprint(*m.size / 512), "ro": "0", "dev": fmt.Sprint("43:", index*16),
 		"queue/scheduler": "[mq-deadline] none", "queue/io_timeout": "30000",
 		"queue/max_sectors_kb": "128", "queue/max_hw_sectors_kb": "32768",
+		"queue/nr_requests": "128", "inflight": "       0        0",
 		"bdi/max_ratio": "100", "bdi/strict_limit": "0",
 	} {
 		if !slices.Contains(f.lack, name) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -25,6 +26,11 @@ type Kernel struct {
 
 // New is the running kernel's client.
 func New() *Kernel {
+	// The runtime forks once, without ForkLock, to see whether that gives process
+	// descriptors. It shall do so now, not when offer relies on the lock.
+	if p, err := os.FindProcess(os.Getpid()); err == nil {
+		_ = p.Release()
+	}
 	return &Kernel{
 		sys: "/sys", dev: "/dev", exchange: exchange, node: blockNode{},
 		calls: make(chan struct{}, MaxCalls),

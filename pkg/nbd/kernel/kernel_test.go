@@ -26,7 +26,7 @@ func TestAnAttachedDeviceIsSetUp(t *testing.T) {
 		t.Fatalf("got %+v, %d connections", d, len(s.conns))
 	}
 	for name, value := range map[string]string{
-		"queue/scheduler": "none", "queue/io_timeout": "2000", "queue/max_sectors_kb": "1024",
+		"queue/scheduler": "none", "queue/io_timeout": "2000", "queue/max_sectors_kb": "1024", "queue/nr_requests": "64",
 		"bdi/max_ratio": "20", "bdi/strict_limit": "1",
 	} {
 		if got := f.get(0, name); got != value {
@@ -99,7 +99,7 @@ func TestAttachEndsWithItsContextWhenTheNodeNeverComes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := f.k.Attach(ctx, options("vol-1"), (&server{}).serve)
-	want(t, err, errNotYet)
+	want(t, err, context.DeadlineExceeded)
 	if len(f.devices) != 0 {
 		t.Fatal("still attached")
 	}

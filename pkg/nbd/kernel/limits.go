@@ -27,6 +27,9 @@ const (
 	firstPoll     = 5 * time.Millisecond
 	lastPoll      = 250 * time.Millisecond
 	cutAfter      = 2 * time.Second  // a disconnect that hangs so long gets its connections cut
+	idleWithin    = 2 * time.Second  // until a device that others serve has no request in flight
+	minDepth      = 4                // of the kernel's queue
+	maxDepth      = 128              // of the kernel's queue for one connection
 	offerWithin   = 10 * time.Second // a call that gives a connection; no process is forked meanwhile
 	cleanupWithin = 10 * time.Second
 	eventBuffer   = 1 << 20 // bytes of LINK_DEAD events that may wait

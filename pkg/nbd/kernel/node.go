@@ -68,8 +68,8 @@ func (k *Kernel) answers(ctx context.Context, index int, size uint64) error {
 		}
 		return true, last
 	})
-	if err != nil && last != nil {
-		return last
+	if err != nil && errors.Is(last, errNotYet) {
+		return fmt.Errorf("%w: %w", last, err) // why it is not there, and who gave up
 	}
 	return err
 }

@@ -45,6 +45,10 @@ type Options struct {
 	IOTimeout time.Duration
 	// MaxSectorsKB is the largest request in KiB, 4..MaxSectorsKB, 1024 by default.
 	MaxSectorsKB int
+	// Arena is the payload memory, bytes, of each connection of the server;
+	// nbd.DefaultArena by default. The kernel gets no more requests in flight than
+	// fit there: a server that stops reading holds up more than its own device.
+	Arena int
 	// DirtyRatio is how much of the node's limit of dirty page cache the device
 	// may take, 1..100 percent, 20 by default.
 	DirtyRatio int
@@ -66,6 +70,7 @@ func (o *Options) fill() error {
 	setDefault(&o.DeadConnTimeout, defaultDeadTimeout)
 	setDefault(&o.IOTimeout, defaultIOTimeout)
 	setDefault(&o.MaxSectorsKB, defaultSectorsKB)
+	setDefault(&o.Arena, nbd.DefaultArena)
 	setDefault(&o.DirtyRatio, defaultDirtyRatio)
 	o.Flags = o.Flags&kernelFlags | proto.HasFlags
 	if err := errors.Join(checkBackend(o.Backend), o.checkGeometry(), o.checkTimes(), o.checkConnections()); err != nil {
@@ -100,6 +105,8 @@ func (o *Options) checkGeometry() error {
 		return fmt.Errorf("size %d is no positive multiple of the block size %d", o.Size, block)
 	case o.MaxSectorsKB < 4 || o.MaxSectorsKB > MaxSectorsKB:
 		return fmt.Errorf("requests of %d KiB are not in 4..%d", o.MaxSectorsKB, MaxSectorsKB)
+	case o.Arena < nbd.MinArena:
+		return fmt.Errorf("the server's memory of %d bytes is less than %d", o.Arena, nbd.MinArena)
 	case o.DirtyRatio < 1 || o.DirtyRatio > 100:
 		return fmt.Errorf("dirty ratio %d is not in 1..100 percent", o.DirtyRatio)
 	}
@@ -136,6 +143,13 @@ func (o *Options) checkConnections() error {
 	return nil
 }
 
+// depth is how many requests fit into the server's memory, which gives each a
+// power of two.
+func (o *Options) depth() int {
+	largest := 1 << bits.Len(uint(o.MaxSectorsKB<<10-1))
+	return min(max(o.Arena/largest, minDepth), maxDepth)
+}
+
 func seconds(d time.Duration) *uint64 { return new(uint64(d / time.Second)) }
 
 // connect is the message that attaches the device.
@@ -157,8 +171,9 @@ func (o *Options) connect() message {
 // reconnect is the message that gives a device its connections back. It names
 // no timeout: that would reset queue/io_timeout to the kernel's 30 s.
 func (o *Options) reconnect(index int) message {
-	return message{
-		cmd: cmdReconfigure, index: new(uint32(index)), backend: o.Backend,
-		deadConnects: seconds(o.DeadConnTimeout),
+	m := message{cmd: cmdReconfigure, index: new(uint32(index)), backend: o.Backend}
+	if o.DeadConnTimeout > 0 {
+		m.deadConnects = seconds(o.DeadConnTimeout)
 	}
+	return m
 }

@@ -55,6 +55,15 @@ func sockets(all []*pair) []uint32 {
 	return out
 }
 
+// servers are our ends.
+func servers(all []*pair) []net.Conn {
+	out := make([]net.Conn, len(all))
+	for i, p := range all {
+		out[i] = p.server
+	}
+	return out
+}
+
 // giveUp closes our descriptors of the kernel's ends, and returns the pairs the
 // kernel holds and those it does not. It must come after the call that named
 // them has ended: before, the numbers might mean another file to the kernel.

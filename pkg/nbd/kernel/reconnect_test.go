@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -162,6 +163,49 @@ func TestADisconnectThatHangsIsBoundedAndCutsItsConnections(t *testing.T) {
 	}
 	if _, err := s.conns[0].Read(make([]byte, 1)); err == nil || errors.Is(err, net.ErrClosed) {
 		t.Fatalf("got %v: the server closes its connection, nobody else", err)
+	}
+}
+
+func TestADeviceThatOthersServeIsDetachedOnlyWhenIdle(t *testing.T) {
+	f := newFake(t)
+	f.attach("vol-1")
+	f.set(0, "inflight", "       0        1")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	want(t, f.k.Disconnect(ctx, 0, "vol-1"), ErrInFlight)
+	if f.count(cmdDisconnect) != 0 {
+		t.Fatal("the kernel was asked: it would hang with a server that does not read")
+	}
+	f.set(0, "inflight", "       0        0")
+	must(t, f.k.Disconnect(f.ctx(), 0, "vol-1"))
+}
+
+func TestADeviceWithOneLivingConnectionIsNotStale(t *testing.T) {
+	f := newFake(t)
+	o := options("ours-1")
+	o.Connections, o.NoPathTimeout, o.Timeout = 2, time.Second, 5*time.Second
+	s := &server{}
+	defer s.die()
+	_, err := f.k.Attach(f.ctx(), o, s.serve)
+	must(t, err)
+	for _, q := range []string{"mq/0", "mq/1"} {
+		must(t, os.MkdirAll(f.path(0, q), 0o755))
+	}
+	must(t, s.conns[1].Close())
+	_, err = f.k.ReleaseStale(f.ctx(), "ours-", func(Status) bool { return false })
+	want(t, err, ErrAlive)
+	if f.count(cmdDisconnect) != 0 {
+		t.Fatal("it was detached")
+	}
+}
+
+func TestTheKernelSendsNoMoreThanTheServerHolds(t *testing.T) {
+	for _, c := range []struct{ arena, kb, depth int }{
+		{64 << 20, 1024, 64}, {64 << 20, 1280, 32}, {64 << 20, 128, 128}, {32 << 20, 32 << 10, 4}, {128 << 20, 1024, 128},
+	} {
+		if o := (Options{Arena: c.arena, MaxSectorsKB: c.kb}); o.depth() != c.depth {
+			t.Errorf("%+v: depth %d", c, o.depth())
+		}
 	}
 }
 

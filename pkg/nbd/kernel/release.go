@@ -26,12 +26,50 @@ func (d *Device) Disconnect(ctx context.Context) error {
 	return d.k.disconnect(ctx, d.Index, d.servers)
 }
 
-// Disconnect detaches a device of ours whose server is gone, or elsewhere.
+// Disconnect detaches a device whose server is gone, or serves it elsewhere.
+// In the second case the device must have no request in flight (ErrInFlight):
+// nobody here could free the kernel from a server that does not read.
 func (k *Kernel) Disconnect(ctx context.Context, index int, backend string) error {
 	if _, err := k.own(index, backend); err != nil {
 		return notAttachedIsDone(err)
 	}
-	return k.disconnect(ctx, index, nil)
+	taken, stale, err := k.adopt(ctx, index, backend)
+	if err != nil {
+		return notAttachedIsDone(err)
+	}
+	defer drop(taken)
+	if !stale {
+		if err := k.idle(ctx, index); err != nil {
+			return err
+		}
+	}
+	return k.disconnect(ctx, index, servers(taken))
+}
+
+// adopt takes over a device that nobody serves: stale says that all its
+// connections were dead and are ours now. The kernel replaces only dead ones,
+// which makes this the one way to tell.
+func (k *Kernel) adopt(ctx context.Context, index int, backend string) (taken []*pair, stale bool, err error) {
+	n := k.connections(index)
+	taken, err = k.offer(ctx, index, &Options{Backend: backend}, n)
+	return taken, len(taken) == n, err
+}
+
+// idle waits a little until a device has no request in flight.
+func (k *Kernel) idle(ctx context.Context, index int) error {
+	ctx, cancel := context.WithTimeout(ctx, idleWithin)
+	defer cancel()
+	err := poll(ctx, func() (bool, error) {
+		s, err := k.read(index, "inflight")
+		if gone(err) {
+			return true, nil
+		}
+		return strings.Join(strings.Fields(s), " ") == "0 0", err
+	})
+	if err != nil && errors.Is(err, ctx.Err()) {
+		return deviceError(index, ErrInFlight)
+	}
+	return err
 }
 
 func notAttachedIsDone(err error) error {
@@ -46,8 +84,9 @@ func (k *Kernel) disconnect(ctx context.Context, index int, servers []net.Conn) 
 	if err != nil {
 		return notAttachedIsDone(err)
 	}
-	// The kernel sends a farewell first. When the server does not read, only the
-	// end of its connection frees the call, and with it all of netlink.
+	// The kernel sends a farewell first. When the server does not read, that waits,
+	// and every other generic netlink call of the node with it: only the end of
+	// the connection frees them.
 	timer := time.AfterFunc(cutAfter, func() { cut(servers) })
 	defer timer.Stop()
 	err = k.do(ctx, fmt.Sprintf("disconnect nbd%d", index), func() error {
@@ -86,9 +125,6 @@ func cut(servers []net.Conn) {
 // backend identifier begins with prefix, that keep does not want, that nobody
 // serves, and that are not mounted. It returns those it detached, and an error
 // that names those it could not.
-//
-// Only dead connections can be replaced, so a device is known to be stale when
-// the kernel takes another for it.
 func (k *Kernel) ReleaseStale(ctx context.Context, prefix string, keep func(Status) bool) ([]Status, error) {
 	if prefix == "" {
 		return nil, errors.New("nbd: release of stale devices needs the prefix of their backend identifiers")
@@ -120,16 +156,15 @@ func (k *Kernel) release(ctx context.Context, s Status) error {
 	if err != nil {
 		return err
 	}
-	o := Options{Backend: s.Backend, DeadConnTimeout: defaultDeadTimeout}
-	taken, err := k.offer(ctx, s.Index, &o, 1)
+	taken, stale, err := k.adopt(ctx, s.Index, s.Backend)
 	if err != nil {
 		return err
 	}
-	if len(taken) == 0 {
+	defer drop(taken)
+	if !stale {
 		return ErrAlive
 	}
-	defer drop(taken)
-	return k.disconnect(ctx, s.Index, []net.Conn{taken[0].server})
+	return k.disconnect(ctx, s.Index, servers(taken))
 }
 
 // Connected asks the kernel whether a device is in use. It is, too, when its

@@ -91,6 +91,12 @@ func (k *Kernel) look(index int) (Status, error) {
 // gone: the file is not there, or vanished with the device while it was read.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }
 
+// connections is how many a device has: the kernel has a queue for each.
+func (k *Kernel) connections(index int) int {
+	queues, _ := filepath.Glob(k.attribute(index, "mq/*"))
+	return min(max(len(queues), 1), MaxConnections)
+}
+
 // own is look for a device that must have a backend identifier.
 func (k *Kernel) own(index int, backend string) (Status, error) {
 	s, err := k.look(index)
@@ -150,6 +156,8 @@ func (o *Options) settings(maxKB uint64) []setting {
 	all := []setting{
 		{"queue/scheduler", "none", "requests are sorted twice"},
 		{"queue/max_sectors_kb", fmt.Sprint(min(uint64(o.MaxSectorsKB), maxKB)), "requests may be split small"},
+		// After the scheduler, whose change sets its own.
+		{"queue/nr_requests", fmt.Sprint(o.depth()), "a server with all paths down may stop reading"},
 		{"bdi/max_ratio", fmt.Sprint(o.DirtyRatio), "a hung device may fill the node's dirty page cache"},
 		{"bdi/strict_limit", "1", "a hung device may fill the node's dirty page cache"},
 	}
