@@ -99,3 +99,30 @@ func TestCloseReturnsOnlyWhenNoRunnerTouchesTheLedgerAnyMore(t *testing.T) {
 		}
 	})
 }
+
+func TestAWriteOfAClosedConnectionDoesNotLandOverANewersAnsweredOne(t *testing.T) {
+	withDevice(t, 2, nil, func(r *rig) {
+		old, _ := lossOf(r, func(c *client) *blk.Request { return c.write(0, 1) })
+		old.lane.Close() // its client is gone; the write is on path 0's wire
+		r.paths[0].set(func() { r.paths[0].room = 1 })
+		c := newClient(t, r.dev)
+		w := c.write(0, 2)
+		synctest.Wait()
+		r.paths[1].answer(0, good)
+		synctest.Wait()
+		if c.answered(w) {
+			r.paths[0].answer(0, good)
+			if r.disk.blocks[0] != 2 {
+				t.Fatalf("block holds %d after write 2 was answered", r.disk.blocks[0])
+			}
+		}
+		r.paths[0].answer(0, good)
+		synctest.Wait()
+		r.paths[0].answer(0, good)
+		r.paths[1].answer(0, good)
+		synctest.Wait()
+		if !c.answered(w) || r.disk.blocks[0] != 2 {
+			t.Fatalf("%v, block holds %d", c.answered(w), r.disk.blocks[0])
+		}
+	})
+}

@@ -303,6 +303,24 @@ func (d *Device) writeInFlight(s *slot) bool {
 	return false
 }
 
+// orphaned reports whether a write-class request of a connection that is gone
+// overlaps r and is still on a wire: its client knows nothing of it any more,
+// and it may land whenever it likes. Under the doubt registry's lock.
+func (d *Device) orphaned(r *blk.Request) bool {
+	for i := range d.lanes[:d.laneTop.Load()] {
+		l := d.lanes[i].Load()
+		if l == nil || !l.closed.Load() {
+			continue
+		}
+		for k := range l.entries {
+			if l.entries[k].overlaps(r.Off, r.End()) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // wakeDoubt lets waiting retries look again. One load while nothing is in doubt.
 func (d *Device) wakeDoubt() {
 	if d.doubt.active.Load() != 0 {

@@ -72,7 +72,7 @@ func (p FenceProof) String() string { return proofNames[p] }
 // which is taken only while something is in doubt. Lock order: a caller may
 // hold the device's control lock; mu is the innermost lock.
 type doubts struct {
-	active atomic.Int64 // entries not yet fenced
+	active atomic.Int64 // entries not yet fenced, and closed lanes not yet idle
 
 	mu      sync.Mutex
 	dev     *Device
@@ -152,13 +152,16 @@ func (d *doubts) admit(s *slot, lv *live) bool {
 // blocked is the rule of I3.
 func (d *doubts) blocked(s *slot) bool {
 	r := s.req
+	if s.lane.closed.Load() {
+		return true // taken back by launch: nothing goes out that nobody would wait for
+	}
 	if r.Op == blk.Flush {
 		return false
 	}
 	if r.Op == blk.Read {
 		return slices.ContainsFunc(d.entries, func(e *doubt) bool {
 			return e.state == unsettled && e.overlaps(r.Off, r.End())
-		})
+		}) || d.dev.orphaned(r)
 	}
 	oldest := ^uint64(0) // a new request is younger than every doubt
 	for _, e := range d.entries {
@@ -171,7 +174,10 @@ func (d *doubts) blocked(s *slot) bool {
 			return true
 		}
 	}
-	return oldest != ^uint64(0) && d.dev.writeInFlight(s)
+	if oldest == ^uint64(0) {
+		return d.dev.orphaned(r)
+	}
+	return d.dev.writeInFlight(s)
 }
 
 // adopt makes s the owner of what a dead process left of the same request: it
@@ -323,11 +329,12 @@ func (d *doubts) takeHeld() (free []*slot) {
 	return free
 }
 
-// count returns the fences pending and the waiting requests, for status.
-func (d *doubts) count() (fences, waiting int) {
+// count returns the fences pending, the waiting requests and the ranges in
+// doubt, for status.
+func (d *doubts) count() (fences, waiting, ranges int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.fences), len(d.waiting)
+	return len(d.fences), len(d.waiting), len(d.entries)
 }
 
 func requeue(slots []*slot) {

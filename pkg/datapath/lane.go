@@ -75,6 +75,7 @@ func (l *Lane) Close() {
 	if l.closed.Swap(true) {
 		return
 	}
+	l.dev.doubt.active.Add(1) // until it is idle: see orphaned
 	l.kick()
 	l.dev.doubt.wake()
 	l.release()
@@ -265,5 +266,6 @@ func (l *Lane) release() {
 	if l.closed.Load() && l.outstanding.Load() == 0 && !l.freed.Swap(true) {
 		l.flushAnswers() // the batch end of the last answers will not find the lane
 		l.dev.freeLane(l)
+		l.dev.doubt.active.Add(-1)
 	}
 }

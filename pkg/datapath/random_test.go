@@ -66,7 +66,7 @@ func (h *history) overwritten(block, end, start int) bool {
 const testBlocks = 4
 
 // world says what may happen, and which guard is missing.
-type world struct{ restarts, noGuard, noLedger bool }
+type world struct{ restarts, noGuard, noLedger, reconnects bool }
 
 type fuzzer struct {
 	r       *rig
@@ -165,6 +165,8 @@ func (f *fuzzer) step() {
 				p.refuse = errCut
 			}
 		})
+	case k < 99 && f.world.reconnects:
+		f.reconnect(f.rng.IntN(len(f.c)))
 	case k < 99 && f.world.restarts:
 		f.kill()
 	case k < 98:
@@ -185,6 +187,26 @@ func (f *fuzzer) kill() {
 	lost := f.pending
 	f.pending = map[*blk.Request]func(){}
 	f.open()
+	f.replay(lost)
+}
+
+// reconnect ends one connection; its client comes back on a new one and sends
+// what was not answered again.
+func (f *fuzzer) reconnect(i int) {
+	old := f.c[i]
+	lost := map[*blk.Request]func(){}
+	for q, done := range f.pending {
+		if q.Owner == old {
+			lost[q] = done
+			delete(f.pending, q)
+		}
+	}
+	old.lane.Close()
+	f.c[i] = f.connect()
+	f.replay(lost)
+}
+
+func (f *fuzzer) replay(lost map[*blk.Request]func()) {
 	// In order of submission: a seed must mean one story.
 	for _, old := range slices.SortedFunc(maps.Keys(lost), func(a, b *blk.Request) int { return cmp.Compare(a.Cookie, b.Cookie) }) {
 		done := lost[old]
@@ -205,15 +227,19 @@ func (f *fuzzer) kill() {
 func (f *fuzzer) open() {
 	f.c = nil
 	for range 2 {
-		c := newClient(f.r.T, f.r.dev)
-		c.done = func(q *blk.Request) {
-			if done := f.pending[q]; done != nil {
-				delete(f.pending, q)
-				done()
-			}
-		}
-		f.c = append(f.c, c)
+		f.c = append(f.c, f.connect())
 	}
+}
+
+func (f *fuzzer) connect() *client {
+	c := newClient(f.r.T, f.r.dev)
+	c.done = func(q *blk.Request) {
+		if done := f.pending[q]; done != nil {
+			delete(f.pending, q)
+			done()
+		}
+	}
+	return c
 }
 
 // finishAll heals the world and waits until all is answered.
@@ -277,6 +303,14 @@ func TestRandomFaultsAndKillsNeverLoseOrReviveAWrite(t *testing.T) {
 	for seed := range uint64(100) {
 		if broken := runSeed(t, seed+1000, world{restarts: true}); len(broken) > 0 {
 			t.Fatalf("seed %d: %v", seed+1000, broken)
+		}
+	}
+}
+
+func TestRandomFaultsAndNewConnectionsNeverLoseOrReviveAWrite(t *testing.T) {
+	for seed := range uint64(100) {
+		if broken := runSeed(t, seed+2000, world{reconnects: true}); len(broken) > 0 {
+			t.Fatalf("seed %d: %v", seed+2000, broken)
 		}
 	}
 }

@@ -83,11 +83,13 @@ func (d *Device) Status() Status {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	st := Status{Name: d.cfg.Name, Size: d.size.Load(), Selector: d.selector.Name(),
-		Usable: len(d.table.Load().best()), Held: d.outstanding(), InDoubt: d.doubt.active.Load()}
+		Usable: len(d.table.Load().best()), Held: d.outstanding()}
 	if d.reference != nil {
 		st.Identity = *d.reference
 	}
-	_, st.Waiting = d.doubt.count()
+	var ranges int
+	_, st.Waiting, ranges = d.doubt.count()
+	st.InDoubt = int64(ranges)
 	for _, p := range d.paths {
 		st.Paths = append(st.Paths, d.pathStatusLocked(p))
 	}
@@ -160,7 +162,7 @@ func (d *Device) settled(ctx context.Context) error {
 	t := time.NewTicker(drainPoll)
 	defer t.Stop()
 	for {
-		fences, _ := d.doubt.count()
+		fences, _, _ := d.doubt.count()
 		n := d.outstanding()
 		if fences == 0 && n == 0 {
 			return nil
