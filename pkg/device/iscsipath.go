@@ -98,6 +98,9 @@ func (p *iscsiPath) arrived(s *iscsi.Session) (proof bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cur = s
+	if !p.last.known && info.Remote.String() != p.session.Portal {
+		p.moved = time.Now() // redirected, or a name: a dead process may have been elsewhere
+	}
 	return p.settle(group{known: true, address: info.Remote.String(), tpgt: info.TPGT})
 }
 

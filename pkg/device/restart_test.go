@@ -116,3 +116,34 @@ func TestADetachedVolumeIsForgotten(t *testing.T) {
 		}
 	}
 }
+
+func TestAfterAKillALoginThatWasRedirectedElsewhereIsNoProof(t *testing.T) {
+	r := newRig(t, 2, target.Config{})
+	cfg := r.config()
+	cfg.Portals, cfg.FenceTimeout = cfg.Portals[:1], 2*time.Second
+	r.open(cfg, 1)
+	hold, err := r.srv.Hold(target.Match{Kind: target.Writes, Count: 1}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.send(blk.Write, 0, 4096, 1)
+	<-hold.Arrived()
+	cfg.StateDir = r.killedState(cfg)
+	r.srv.Do(func(m *target.Machine) {
+		if err := m.Redirect(r.portals[0].Number(), r.portals[1].Addr(), false); err != nil {
+			t.Error(err)
+		}
+	})
+	second := newRigOver(r)
+	cfg.Events = second.event
+	second.open(cfg, 1) // in another portal group: the old session lives on
+	if second.dev.Status().InDoubt != 1 {
+		t.Fatal("the write is held by the target, and nothing is in doubt")
+	}
+	w2 := second.send(blk.Write, 0, 4096, 2)
+	hold.Release()
+	second.until("the newer write answered", func() bool { _, ok := second.answered(w2); return ok })
+	if got := r.content(0); got != 2 {
+		t.Fatalf("the block holds write %d, want 2", got)
+	}
+}
