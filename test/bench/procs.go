@@ -190,7 +190,7 @@ func children(pid int) (out []int) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
 		b, _ := os.ReadFile(path) //nolint:gosec // proc
-		_, rest, _ := cutLast(string(b), ")")
+		rest, _ := afterLast(string(b), ")")
 		if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(pid) {
 			if n, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
 				out = append(out, n)
@@ -203,7 +203,7 @@ func children(pid int) (out []int) {
 // parseStat reads utime and stime (fields 14 and 15 of proc_pid_stat(5), in
 // ticks of 10 ms) behind the command name, which may hold anything.
 func parseStat(s string) (time.Duration, error) {
-	_, rest, ok := cutLast(s, ")")
+	rest, ok := afterLast(s, ")")
 	f := strings.Fields(rest)
 	if !ok || len(f) < 13 {
 		return 0, errors.New("/proc/PID/stat has an unknown form")
@@ -213,11 +213,12 @@ func parseStat(s string) (time.Duration, error) {
 	return time.Duration(user+system) * 10 * time.Millisecond, errors.Join(err1, err2)
 }
 
-func cutLast(s, sep string) (before, after string, found bool) {
+// afterLast is what follows the last sep.
+func afterLast(s, sep string) (rest string, found bool) {
 	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
+		return s[i+len(sep):], true
 	}
-	return s, "", false
+	return "", false
 }
 
 // command runs a short command, not pinned.

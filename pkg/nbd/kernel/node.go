@@ -46,8 +46,11 @@ func (blockNode) probe(path, device string, size uint64) error {
 	}
 	defer func() { _ = f.Close() }()
 	end, err := f.Seek(0, 2)
-	if err != nil || uint64(end) != size {
-		return fmt.Errorf("%w: %s has %d bytes, not %d (%v)", errNotYet, path, end, size, err)
+	if err != nil {
+		return fmt.Errorf("%w: size of %s: %w", errNotYet, path, err)
+	}
+	if uint64(end) != size {
+		return fmt.Errorf("%w: %s has %d bytes, not %d", errNotYet, path, end, size)
 	}
 	_, err = f.ReadAt(make([]byte, 512), 0)
 	return err
