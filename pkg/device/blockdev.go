@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,7 +24,9 @@ var ErrBusy = errors.New("the block device is in use: unmount it first")
 
 // BlockDevice is a volume attached to the kernel.
 type BlockDevice struct {
-	dev  *kernel.Device
+	// dev is replaced when the kernel got a new connection; a stale one only
+	// knows fewer of them.
+	dev  atomic.Pointer[kernel.Device]
 	k    *kernel.Kernel
 	gone chan struct{} // closed when the kernel said goodbye
 	once sync.Once
@@ -41,28 +44,54 @@ func (d *Device) AttachKernel(ctx context.Context, srv *nbd.Server, index int) (
 	}
 	b := &BlockDevice{k: k, gone: make(chan struct{})}
 	o := kernel.For(backendPrefix+fileName(d.cfg.Name), d.Info())
-	serve := func(c net.Conn) {
+	var serve kernel.Serve
+	serve = func(c net.Conn) {
 		go func() {
-			// nil is the kernel's goodbye; a drain or a cut is our own doing.
-			if err := srv.ServeConn(context.Background(), c, d); err == nil && !srv.Draining() {
+			err := srv.ServeConn(context.Background(), c, d)
+			switch {
+			case srv.Draining(): // our own doing
+			case err == nil:
 				b.once.Do(func() { close(b.gone) })
+			case errors.Is(err, nbd.ErrHungUp):
+				d.takeBack(b, serve)
 			}
 		}()
 	}
+	var dev *kernel.Device
 	left, err := k.Find(o.Backend)
 	switch {
 	case err == nil:
 		b.Found = true
-		b.dev, err = k.Reconnect(ctx, left.Index, o, serve)
+		dev, err = k.Reconnect(ctx, left.Index, o, serve)
 	case errors.Is(err, kernel.ErrNotAttached):
 		o.Index = index
-		b.dev, err = k.Attach(ctx, o, serve)
+		dev, err = k.Attach(ctx, o, serve)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("volume %s: %w", d.cfg.Name, err)
 	}
+	b.dev.Store(dev)
 	d.onGrowth(b)
 	return b, nil
+}
+
+// takeBack gives the kernel a new connection when it gave the old one up: the
+// device is still there, and what was sent to us comes again (I5). All of the
+// old connection's requests are back.
+func (d *Device) takeBack(b *BlockDevice, serve kernel.Serve) {
+	ctx, cancel := context.WithTimeout(context.Background(), takeBackTimeout)
+	defer cancel()
+	o := kernel.For(backendPrefix+fileName(d.cfg.Name), d.Info())
+	left, err := b.k.Find(o.Backend)
+	if err == nil {
+		var dev *kernel.Device
+		if dev, err = b.k.Reconnect(ctx, left.Index, o, serve); err == nil {
+			b.dev.Store(dev)
+		}
+	}
+	if errors.Is(err, kernel.ErrNotAttached) || errors.Is(err, kernel.ErrForeign) {
+		b.once.Do(func() { close(b.gone) })
+	}
 }
 
 // onGrowth tells the kernel of a larger size, now and whenever it changes.
@@ -79,26 +108,26 @@ func (d *Device) resizeKernel() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), resizeTimeout)
 	defer cancel()
-	if size, _, _ := d.info.Load().Transmission(); b.dev != nil {
-		_ = b.dev.Resize(ctx, size)
+	if size, _, _ := d.info.Load().Transmission(); b.dev.Load() != nil {
+		_ = b.dev.Load().Resize(ctx, size)
 	}
 }
 
 // Path is the device node.
-func (b *BlockDevice) Path() string { return b.dev.Path }
+func (b *BlockDevice) Path() string { return b.dev.Load().Path }
 
 // Warnings are what this kernel cannot do, and what that costs.
-func (b *BlockDevice) Warnings() []string { return b.dev.Warnings }
+func (b *BlockDevice) Warnings() []string { return b.dev.Load().Warnings }
 
 // Gone is closed when somebody detached the device.
 func (b *BlockDevice) Gone() <-chan struct{} { return b.gone }
 
 // Detach removes the block device if nobody uses it, else ErrBusy.
 func (b *BlockDevice) Detach(ctx context.Context) error {
-	if inUse(b.dev.Path) {
-		return fmt.Errorf("%s: %w", b.dev.Path, ErrBusy)
+	if inUse(b.dev.Load().Path) {
+		return fmt.Errorf("%s: %w", b.dev.Load().Path, ErrBusy)
 	}
-	return b.dev.Disconnect(ctx)
+	return b.dev.Load().Disconnect(ctx)
 }
 
 // inUse reports whether a block device is mounted or claimed otherwise.
@@ -127,3 +156,7 @@ func DetachKernel(ctx context.Context, volume string) (path string, err error) {
 
 // resizeTimeout bounds one resize of a block device.
 const resizeTimeout = 10 * time.Second
+
+// takeBackTimeout bounds one attempt to serve a device again whose connection
+// the kernel gave up. It fails only when another process serves it by then.
+const takeBackTimeout = time.Minute

@@ -129,8 +129,8 @@ func newConn(nc net.Conn, e Export, lane Lane, structured bool, cfg Config) (*co
 }
 
 // run serves the connection until it ends and everything is back. pre is what
-// the handshake read too much. It returns nil for every clean end: DISC,
-// hang-up, drain.
+// the handshake read too much. It returns nil for DISC, drain and abort, and
+// ErrHungUp for a client that has left.
 func (c *conn) run(pre []byte) error {
 	quit, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -153,6 +153,9 @@ func (c *conn) run(pre []byte) error {
 	<-ended
 	if cerr := c.arena.Close(); cerr != nil {
 		return cerr
+	}
+	if err != nil && cleanEnd(err) == nil && !c.aborted.Load() {
+		return ErrHungUp
 	}
 	return cleanEnd(err)
 }

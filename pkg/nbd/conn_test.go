@@ -3,6 +3,7 @@ package nbd_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"testing"
 
@@ -46,8 +47,27 @@ func serve(t testing.TB, e nbd.Export, cfg nbd.Config) *link {
 func (l *link) end(t testing.TB) {
 	t.Helper()
 	_ = l.Close()
-	if err := <-l.ended; err != nil {
+	if err := <-l.ended; err != nil && !errors.Is(err, nbd.ErrHungUp) {
 		t.Fatalf("connection ended with: %v", err)
+	}
+}
+
+func TestAGoodbyeAndAHangUpAreToldApart(t *testing.T) {
+	for _, goodbye := range []bool{true, false} {
+		m := newRAM(t)
+		l := serve(t, m, nbd.Config{})
+		l.do(t, proto.CmdFlush, 0, 0, 0, nil)
+		if goodbye {
+			_, err := l.Write(nbdtest.Request(nil, proto.CmdDisc, 0, 0, 0, 0, nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			_ = l.Close()
+		}
+		if err := <-l.ended; errors.Is(err, nbd.ErrHungUp) == goodbye {
+			t.Errorf("goodbye %v: ended with %v", goodbye, err)
+		}
 	}
 }
 

@@ -143,12 +143,20 @@ func (s *Server) serveClient(ctx context.Context, nc net.Conn) error {
 		}
 		return cleanEnd(err)
 	}
-	return s.transmit(ctx, nc, h.chosen, lane, h.structured, pre)
+	if err := s.transmit(ctx, nc, h.chosen, lane, h.structured, pre); !errors.Is(err, ErrHungUp) {
+		return err
+	}
+	return nil // clients may leave as they like
 }
+
+// ErrHungUp: the client went away without saying goodbye (NBD_CMD_DISC).
+var ErrHungUp = errors.New("nbd: the client hung up without a goodbye")
 
 // ServeConn serves one connection that is already in the transmission phase,
 // with simple replies: one end of a socketpair whose other end the kernel has.
-// It closes nc, and returns when every request has come back.
+// It closes nc, and returns when every request has come back: nil after the
+// client's goodbye, a drain or the end of ctx, and ErrHungUp when the client is
+// gone without a word, as the kernel does that keeps its device.
 func (s *Server) ServeConn(ctx context.Context, nc net.Conn, e Export) error {
 	lane, err := e.OpenLane(s.cfg.Depth)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
 	"github.com/csi-mpath/csi-mpath/pkg/nbd"
 	"github.com/csi-mpath/csi-mpath/pkg/nbd/kernel"
+	"github.com/csi-mpath/csi-mpath/pkg/nbd/proto"
 	interop "github.com/csi-mpath/csi-mpath/test/interop/rig"
 	"github.com/csi-mpath/csi-mpath/test/vm/kmsg"
 	"github.com/csi-mpath/csi-mpath/test/vm/rig"
@@ -110,6 +111,32 @@ func TestADeathIsHeard(t *testing.T) {
 	}
 }
 
+// The kernel ends a connection, and keeps the device, when it gets an answer it
+// did not wait for.
+func TestAConnectionThatTheKernelGaveUpIsReplaced(t *testing.T) {
+	kmsg.Watch(t, kmsg.ServerLost, kmsg.Provoked("Wrong magic"))
+	k, d := kernel.New(), newDisk(t, 4*mib)
+	p := start(t, nbd.Config{})
+	dev := p.attach(k, "t:gave-up", d)
+	_, err := p.conns[0].Write(make([]byte, proto.SimpleLen)) // not even a reply
+	must(t, err)
+	select {
+	case err := <-p.last:
+		if !errors.Is(err, nbd.ErrHungUp) {
+			t.Errorf("ended with %v", err)
+		}
+	case <-within(t, time.Minute).Done():
+		t.Fatal("the connection has not ended")
+	}
+	_, err = k.Reconnect(within(t, time.Minute), dev.Index, kernel.For("t:gave-up", d.Info()), p.serve(d))
+	must(t, err)
+	must(t, outcome(t, write(t, dev.Path, 'a', 0)))
+	must(t, dev.Disconnect(within(t, time.Minute)))
+	if err := <-p.last; err != nil {
+		t.Errorf("after the goodbye: %v", err)
+	}
+}
+
 func TestALivingServerIsNotReplaced(t *testing.T) {
 	kmsg.Watch(t, kmsg.ServerLost)
 	k, d := kernel.New(), newDisk(t, 4*mib)
@@ -146,7 +173,7 @@ func TestWritersDoNotNoticeThatTheServerDied(t *testing.T) {
 }
 
 func TestWritersDoNotNoticeAHandOver(t *testing.T) {
-	kmsg.Watch(t, kmsg.ServerLost, kmsg.ServerSlow)
+	kmsg.Watch(t, kmsg.ServerLost, kmsg.ServerSlow, kmsg.Provoked("Request send failed, requeueing"))
 	restarts(t, "t:drain", func(p *process, _ *disk) {
 		kmsg.Say("the server drains")
 		must(t, p.srv.Drain(within(t, time.Minute)))

@@ -6,6 +6,7 @@ package nbdkernel
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"sync"
@@ -117,10 +118,11 @@ type process struct {
 
 	mu    sync.Mutex
 	conns []*net.UnixConn
+	last  chan error // why each connection ended
 }
 
 func start(t *testing.T, cfg nbd.Config) *process {
-	p := &process{t: t, srv: nbd.NewServer(nil, cfg, nil)}
+	p := &process{t: t, srv: nbd.NewServer(nil, cfg, nil), last: make(chan error, 1024)}
 	p.ctx, p.die = context.WithCancel(context.Background())
 	return p
 }
@@ -131,9 +133,11 @@ func (p *process) serve(d *disk) kernel.Serve {
 		defer p.mu.Unlock()
 		p.conns = append(p.conns, c.(*net.UnixConn))
 		p.ended.Go(func() {
-			if err := p.srv.ServeConn(p.ctx, c, d); err != nil {
+			err := p.srv.ServeConn(p.ctx, c, d)
+			if err != nil && !errors.Is(err, nbd.ErrHungUp) {
 				p.t.Error(err)
 			}
+			p.last <- err
 		})
 	}
 }
