@@ -79,7 +79,7 @@ var (
 	ServerLost = regexp.MustCompile(`nbd\d+: (Receive control failed|Send (control|data|disconnect) failed|Dead connection|shutting down sockets|` +
 		`Failed to open device|Attempted send on invalid socket|Connection timed out|Unexpected reply|Disconnected)|` +
 		`block nbd\d+: (Receive control failed|Send (control|data|disconnect) failed|Dead connection|shutting down sockets|Disconnected|` +
-		`Attempted send on invalid socket|Connection timed out)`)
+		`Attempted send on invalid socket|Connection timed out|Request send failed)`)
 	// ServerSlow: a request has had no answer for as long as queue/io_timeout.
 	ServerSlow = regexp.MustCompile(`nbd\d+: Possible stuck request`)
 	// HungTask: a process has waited for a device for two minutes.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,7 +26,7 @@ const (
 	limit = 8 * time.Minute
 	files = 4
 	// more than the machine's memory (vmrun.flags).
-	total = 640 * mib
+	total = 512 * mib
 )
 
 func must(t *testing.T, err error) {
@@ -35,11 +36,35 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// flood writes more than the memory through the page cache of a file system on
-// the product's device, has something happen after a quarter and after the half,
-// and proves the data.
-func flood(t *testing.T, kind string, quarter, half func(a *array, v *rig.Volume)) {
+// load is what happens while more than the memory is written.
+type load struct {
+	kind string // of file system
+	// unbounded undoes the product's bound on the device's dirty pages, and most of
+	// the kernel's own: what is dirty fills the memory.
+	unbounded     bool
+	quarter, half func(a *array, v *rig.Volume) // after so much was written
+}
+
+// unbind takes off all bounds on dirty pages.
+func unbind(t *testing.T, device string) {
 	t.Helper()
+	must(t, rig.SetAttribute(device, "bdi/max_ratio", "100"))
+	if err := rig.SetAttribute(device, "bdi/strict_limit", "0"); !errors.Is(err, os.ErrNotExist) { // not in 6.1
+		must(t, err)
+	}
+	const ratios = "vm.dirty_ratio=%s vm.dirty_background_ratio=%s"
+	before := rig.Sh(t, "sysctl -n vm.dirty_ratio vm.dirty_background_ratio")
+	rig.Sh(t, "sysctl -q vm.dirty_ratio=90 vm.dirty_background_ratio=80")
+	old := strings.Fields(before)
+	t.Cleanup(func() { rig.Sh(t, "sysctl -q "+fmt.Sprintf(ratios, old[0], old[1])) })
+}
+
+// flood writes more than the memory through the page cache of a file system on
+// the product's device, and proves the data. It returns the most bytes that
+// were dirty, and the machine's memory.
+func flood(t *testing.T, do load) (dirty, memory int64) {
+	t.Helper()
+	kind := do.kind
 	kmsg.Watch(t, kmsg.ServerLost, kmsg.ServerSlow)
 	all, err := rig.Memory("MemTotal")
 	must(t, err)
@@ -47,22 +72,27 @@ func flood(t *testing.T, kind string, quarter, half func(a *array, v *rig.Volume
 		t.Fatalf("the machine has %d MiB, and the test writes %d", all/mib, total/mib)
 	}
 	a := startArray(t)
-	dir := t.TempDir()
+	dir, err := os.MkdirTemp("", "x") // short: there are sockets in it
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	v := rig.AttachVolume(t, dir, "flood", "--iscsi", a.portals, "--target", target.DefaultName, "--lun", "1")
 	where := filepath.Join(dir, "mnt")
 	rig.Sh(t, "mkfs."+kind+" -q "+v.Device+"; mkdir "+where+"; mount "+v.Device+" "+where)
 	t.Cleanup(func() { _, _ = rig.Try("umount " + where + " 2>/dev/null || true") })
 
+	if do.unbounded {
+		unbind(t, v.Device)
+	}
 	w := &flooding{dir: where, least: all, done: make(chan struct{})}
 	begun := time.Now()
 	w.start()
-	if quarter != nil {
+	if do.quarter != nil {
 		w.reach(t, total/4)
-		quarter(a, v)
+		do.quarter(a, v)
 	}
-	if half != nil {
+	if do.half != nil {
 		w.reach(t, total/2)
-		half(a, v)
+		do.half(a, v)
 	}
 	w.finish(t)
 	took := time.Since(begun)
@@ -73,6 +103,7 @@ func flood(t *testing.T, kind string, quarter, half func(a *array, v *rig.Volume
 	rig.Sh(t, check[kind]+v.Device)
 	t.Logf("%s: %d MiB in %v (%.1f MiB/s) with %d MiB of memory; most dirty %d MiB, least available %d MiB",
 		kind, total/mib, took.Round(time.Second), float64(total/mib)/took.Seconds(), all/mib, w.dirty/mib, w.least/mib)
+	return w.dirty, all
 }
 
 // flooding is the writes under way.
@@ -179,26 +210,46 @@ func read(name string, i int) error {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	buf := make([]byte, block)
-	for n := range int64(total / files / block) {
-		if _, err := f.ReadAt(buf, n*block); err != nil {
-			return fmt.Errorf("%s, block %d: %w", name, n, err)
+	buf := make([]byte, mib)
+	for at := int64(0); at < total/files; at += mib {
+		if _, err := f.ReadAt(buf, at); err != nil {
+			return fmt.Errorf("%s at %d: %w", name, at, err)
 		}
-		if got, same := repeated(buf); !same || got != word(i, n) {
-			return fmt.Errorf("%s, block %d holds %x, want %x", name, n, got, word(i, n))
+		for n := int64(0); n < mib; n += block {
+			if got, same := repeated(buf[n : n+block]); !same || got != word(i, (at+n)/block) {
+				return fmt.Errorf("%s at %d holds %x, want %x", name, at+n, got, word(i, (at+n)/block))
+			}
 		}
 	}
 	return nil
 }
 
-func TestMoreDirtyPagesThanMemoryAreWrittenBack(t *testing.T) { flood(t, "ext4", nil, nil) }
+func TestADevicesDirtyPagesAreBounded(t *testing.T) {
+	dirty, memory := flood(t, load{kind: "ext4"})
+	if dirty > memory/4 {
+		t.Errorf("%d of %d MiB were dirty, and the bound of one device is a fifth of what may be", dirty/mib, memory/mib)
+	}
+}
 
-func TestMoreDirtyPagesThanMemoryAreWrittenBackThoughAPathIsLost(t *testing.T) {
-	flood(t, "xfs", func(a *array, _ *rig.Volume) { a.do("kill", 0) }, func(a *array, _ *rig.Volume) { a.do("start", 0) })
+// filled fails a test that did not fill the memory.
+func filled(t *testing.T, dirty, memory int64) {
+	t.Helper()
+	if dirty < memory/4 {
+		t.Errorf("only %d of %d MiB were dirty: the test proves nothing", dirty/mib, memory/mib)
+	}
+}
+
+func TestDirtyPagesThatFillTheMemoryAreWrittenBackThoughAPathIsLost(t *testing.T) {
+	dirty, memory := flood(t, load{kind: "xfs", unbounded: true,
+		quarter: func(a *array, _ *rig.Volume) { a.do("kill", 0) },
+		half:    func(a *array, _ *rig.Volume) { a.do("start", 0) }})
+	filled(t, dirty, memory)
 }
 
 // The next worker starts, and takes over, while memory is full of pages that
 // only it can write.
-func TestMoreDirtyPagesThanMemoryAreWrittenBackThoughTheWorkerIsKilled(t *testing.T) {
-	flood(t, "ext4", func(_ *array, v *rig.Volume) { must(t, v.KillWorker()) }, func(_ *array, v *rig.Volume) { must(t, v.KillWorker()) })
+func TestDirtyPagesThatFillTheMemoryAreWrittenBackThoughTheWorkerIsKilled(t *testing.T) {
+	kill := func(_ *array, v *rig.Volume) { must(t, v.KillWorker()) }
+	dirty, memory := flood(t, load{kind: "ext4", unbounded: true, quarter: kill, half: kill})
+	filled(t, dirty, memory)
 }
