@@ -78,7 +78,7 @@ var (
 	// ServerLost: the process behind an nbd device went away.
 	ServerLost = regexp.MustCompile(`nbd\d+: (Receive control failed|Send (control|data|disconnect) failed|Dead connection|shutting down sockets|` +
 		`Failed to open device|Attempted send on invalid socket|Connection timed out|Unexpected reply|Disconnected)|` +
-		`block nbd\d+: (Receive control failed|Send (control|data|disconnect) failed|Dead connection|shutting down sockets|Disconnected|` +
+		`block nbd\d+: (Receive control failed|Send (control|data|disconnect) failed|Request send failed, requeueing|Dead connection|shutting down sockets|Disconnected|` +
 		`Attempted send on invalid socket|Connection timed out|Request send failed)`)
 	// ServerSlow: a request has had no answer for as long as queue/io_timeout.
 	ServerSlow = regexp.MustCompile(`nbd\d+: Possible stuck request`)
