@@ -99,6 +99,14 @@ VM_PKGS := $(if $(VM),./test/vm/$(VM),$$(grep -rl --include='*_test.go' '^//go:b
 VM_MODS := nbd:nbds_max=16,ext4,xfs
 VM_RUN  := $(BIN)/vmrun -k $(KERNEL) -m 2048 -mods $(VM_MODS) -logdir $(OUT)/vm
 
+# One of each kind: the machine itself, the kernel's client, kills under load,
+# and the stale-write story across a restart.
+VM_SMOKE := TestWeAreRoot|TestTheKernelIsThe|TestTheNbdModule|TestADeviceIsSetUp|TestWhatADeadServerHeld|TestAWrongBackend|TestAKilledWorkerLosesNothing|TestANewerWriteWins
+
+.PHONY: vm-smoke
+vm-smoke: ## the part of vm-test that CI runs: three kills under load on each of raw, ext4 and xfs, and the stale-write story
+	@$(MAKE) --no-print-directory vm-test RUN='$(VM_SMOKE)'
+
 .PHONY: vm-test
 vm-test: setup-vm build ## a real kernel under QEMU: KERNEL=6.12 (or 6.1) VM=package RUN=TestName; LONG=1 for the long counts; kernel logs in out/vm
 	@$(GO) build -trimpath -o $(BIN)/ ./test/vm/vmrun ./test/vm/vminit
