@@ -45,12 +45,13 @@ func TestFileSystemsAndRawUseSurvivePathLoss(t *testing.T) {
 		}
 		begun := time.Now()
 		pathsGoAndReturn(t, x, func() error {
-			_, err := rig.Try(fmt.Sprintf(fio, where, scale(t, "CSI_MPATH_FIO", 8, 60)))
+			_, err := rig.Try(fmt.Sprintf(fio, where, scale(t, "CSI_MPATH_FIO", 5, 60)))
 			return err
 		})
-		t.Logf("fio's blocks were all right after %v", time.Since(begun).Round(time.Second))
-		l := u.load()
-		u.finish(l, x)
+		t.Logf("%s: fio's blocks were all right after %v", kind, time.Since(begun).Round(time.Second))
+		if u.dir != "" {
+			u.sh("umount DIR; " + u.fs.check)
+		}
 	})
 }
 
@@ -136,10 +137,11 @@ func TestTrimOfAFileSystemReachesTheTarget(t *testing.T) {
 			kmsg.Watch(t, kmsg.ServerSlow)
 			x, v := attach(t, 400*mib)
 			u := newUse(t, kind, v.Device)
-			u.sh("tr '\\0' x </dev/zero | dd of=DIR/big bs=1M count=48 iflag=fullblock conv=fsync status=none")
+			u.sh("dd if=/dev/zero of=DIR/big bs=1M count=32 conv=fsync status=none")
 			full := allocated(t, x.File())
-			u.sh("rm DIR/big; sync; fstrim DIR")
-			if left := allocated(t, x.File()); left > full-40*mib {
+			// xfs frees the blocks some time later, at the unmount at the latest.
+			u.sh("rm DIR/big; umount DIR; " + u.fs.mount + "; fstrim DIR")
+			if left := allocated(t, x.File()); left > full-30*mib {
 				t.Errorf("the target holds %d MiB after fstrim, and %d before", left/mib, full/mib)
 			}
 			u.sh("umount DIR; " + u.fs.check)

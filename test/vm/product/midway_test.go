@@ -102,7 +102,7 @@ func TestAProcessKilledWhileItDetachesLeavesNothingUnusable(t *testing.T) {
 	left, rounds := 0, scale(t, "CSI_MPATH_MIDWAY", 6, 60)
 	for range rounds {
 		must(t, syscall.Kill(v.PID(), syscall.SIGINT))
-		interop.Pause(t.Context(), time.Duration(rng.Int64N(int64(500*time.Millisecond))))
+		interop.Pause(t.Context(), time.Duration(rng.Int64N(int64(60*time.Millisecond))))
 		v.Kill()
 		all, err := rig.Connected()
 		must(t, err)
@@ -112,7 +112,7 @@ func TestAProcessKilledWhileItDetachesLeavesNothingUnusable(t *testing.T) {
 		_, _, err = v.Await(t.Context(), rig.Serving, mark)
 		must(t, err)
 	}
-	t.Logf("killed %d times within 500ms of SIGINT; the device was still there after %d", rounds, left)
+	t.Logf("killed %d times within 60ms of SIGINT; the device was still there after %d", rounds, left)
 	works(t, fmt.Sprint("/dev/", deviceOf(t)))
 	must(t, v.Detach(t.Context()))
 	nothingLeft(t, x)

@@ -113,9 +113,9 @@ func (u *use) sh(script string) string {
 // load is 16 writers that sync each write and read back.
 func (u *use) load() *writers.Load {
 	u.t.Helper()
-	cfg := writers.Config{Path: u.dev, Size: mib, Max: 16, Seed: 1}
+	cfg := writers.Config{Path: u.dev, Size: 256 << 10, Max: 16, Seed: 1}
 	if u.dir != "" {
-		cfg.Path, cfg.Dir, cfg.Size = "", u.dir, 256<<10
+		cfg.Path, cfg.Dir = "", u.dir
 	}
 	l, err := writers.Start(cfg, 16)
 	must(u.t, err)
