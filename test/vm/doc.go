@@ -10,6 +10,7 @@
 // The rooms: vmrun starts the machine and passes the exit code on, vminit is
 // its process 1, spec is what the one tells the other. kmsg judges the kernel's
 // log, rig starts targets and the product, writers writes blocks and proves
-// later that none was lost. A package of VM tests calls kmsg.Main from its
+// later that none was lost. nbdkernel, product and reclaim are tests of the
+// product's parts and of the whole. A package of VM tests calls kmsg.Main from its
 // TestMain, and kmsg.Watch at the start of each test.
 package vm

@@ -122,11 +122,12 @@ func (d *disk) detach(ctx context.Context) error {
 type held struct {
 	goroutines, fds, sockets, sessions, devices int
 	rss, heap                                   int64
+	slab                                        int64 // the kernel's own; told, not judged
 }
 
 func (h held) String() string {
-	return fmt.Sprintf("%d goroutines, %d descriptors, %d of them sockets, %d sessions, %d devices, %d MiB resident, %d MiB heap",
-		h.goroutines, h.fds, h.sockets, h.sessions, h.devices, h.rss/mib, h.heap/mib)
+	return fmt.Sprintf("%d goroutines, %d descriptors, %d of them sockets, %d sessions, %d devices, %d MiB resident, %d MiB heap, %d MiB of kernel slab",
+		h.goroutines, h.fds, h.sockets, h.sessions, h.devices, h.rss/mib, h.heap/mib, h.slab/mib)
 }
 
 func (a *array) held() held {
@@ -139,6 +140,8 @@ func (a *array) held() held {
 	devices, err := rig.Connected()
 	must(a.T, err)
 	h := held{goroutines: runtime.NumGoroutine(), fds: u.FDs, sockets: u.Sockets, devices: len(devices), rss: u.RSS, heap: int64(m.HeapAlloc)}
+	h.slab, err = rig.Memory("Slab")
+	must(a.T, err)
 	a.srv.Do(func(m *target.Machine) { h.sessions = m.Sessions(0) })
 	return h
 }
