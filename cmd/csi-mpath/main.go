@@ -81,9 +81,8 @@ func defaultStateDir() string {
 	if os.Geteuid() == 0 {
 		return "/run/csi-mpath"
 	}
-	base := os.Getenv("XDG_RUNTIME_DIR")
-	if base == "" {
-		base = filepath.Join(os.TempDir(), fmt.Sprintf("csi-mpath-%d", os.Getuid()))
+	if base := os.Getenv("XDG_RUNTIME_DIR"); base != "" {
+		return filepath.Join(base, "csi-mpath")
 	}
-	return filepath.Join(base, "csi-mpath")
+	return filepath.Join(os.TempDir(), fmt.Sprintf("csi-mpath-%d", os.Getuid()))
 }

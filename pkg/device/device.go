@@ -42,8 +42,8 @@ func Open(ctx context.Context, cfg Config) (*Device, error) {
 	if cfg.StateDir == "" {
 		return nil, fmt.Errorf("volume %s: no state directory given", cfg.Name)
 	}
-	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
-		return nil, fmt.Errorf("state directory: %w", err)
+	if err := stateDir(cfg.StateDir); err != nil {
+		return nil, fmt.Errorf("volume %s: %w", cfg.Name, err)
 	}
 	d := &Device{cfg: cfg}
 	base := filepath.Join(cfg.StateDir, fileName(cfg.Name))

@@ -101,3 +101,23 @@ func TestFileNamesAreSafeAndDistinct(t *testing.T) {
 		seen[f] = true
 	}
 }
+
+func TestAStateDirectoryOthersMayWriteIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // that is the point
+		t.Fatal(err)
+	}
+	if err := stateDir(dir); err == nil || !strings.Contains(err.Error(), dir) {
+		t.Fatalf("%v", err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(t.TempDir(), link); err != nil {
+		t.Fatal(err)
+	}
+	if err := stateDir(link); err == nil {
+		t.Fatal("a symbolic link was followed")
+	}
+	if err := stateDir(filepath.Join(t.TempDir(), "new", "deep")); err != nil {
+		t.Fatal(err)
+	}
+}
