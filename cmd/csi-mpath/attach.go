@@ -113,9 +113,11 @@ func (f *attachFlags) finish() (err error) {
 		return err
 	}
 	if f.secretFile != "" {
-		f.cfg.Auth, err = device.ReadSecretFile(f.secretFile)
+		if f.cfg.Auth, err = device.ReadSecretFile(f.secretFile); err != nil {
+			return err
+		}
 	}
-	return err
+	return f.cfg.Check()
 }
 
 // index is the kernel device wanted.

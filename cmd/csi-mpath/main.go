@@ -42,6 +42,9 @@ func usage(err error) error {
 	return &exitError{exitUsage, err}
 }
 
+// version is set by the build.
+var version = "unknown"
+
 func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
@@ -54,6 +57,7 @@ or as a block device of the kernel.
 
 Exit codes: 0 done; 1 failure while running; 2 wrong flags, names or files;
 3 the volume did not come up; 4 ended with requests unanswered or writes in doubt.`,
+		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
+	"github.com/csi-mpath/csi-mpath/pkg/iscsi"
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/auth"
 	"github.com/csi-mpath/csi-mpath/pkg/pathsel"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
@@ -55,10 +56,24 @@ type Config struct {
 	Resized func(size uint64)
 }
 
+// Check reports what is wrong with a configuration, before anything is dialled.
+func (c Config) Check() error {
+	_, err := c.withDefaults()
+	return err
+}
+
 // withDefaults checks a configuration and fills what is empty.
 func (c Config) withDefaults() (Config, error) {
 	if c.Target == "" {
 		return c, errors.New("no target name given")
+	}
+	if c.Initiator == "" {
+		c.Initiator = DefaultInitiator()
+	}
+	for _, n := range []string{c.Target, c.Initiator} {
+		if !iscsi.ValidName(n) {
+			return c, fmt.Errorf("%q is no iSCSI name: it begins with iqn., eui. or naa. and has no blanks", n)
+		}
 	}
 	if c.Name == "" {
 		c.Name = c.Target + ",lun" + c.LUN.String()
@@ -89,9 +104,6 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.QueueDepth == 0 {
 		c.QueueDepth = DefaultQueueDepth
-	}
-	if c.Initiator == "" {
-		c.Initiator = DefaultInitiator()
 	}
 	return c, nil
 }

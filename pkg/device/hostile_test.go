@@ -149,6 +149,7 @@ func TestBadConfigurationIsRefusedWithTheReason(t *testing.T) {
 		"path selector":   func(c *device.Config) { c.PathSelector = "fastest" },
 		"state directory": func(c *device.Config) { c.StateDir = "" },
 		"target name":     func(c *device.Config) { c.Target = "" },
+		"no iSCSI name":   func(c *device.Config) { c.Target = "bogus" },
 		"minPaths":        func(c *device.Config) { c.MinPaths = 5 },
 		"negative":        func(c *device.Config) { c.PathTimeout = -1 },
 	} {

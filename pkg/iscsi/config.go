@@ -123,6 +123,9 @@ func (c *Config) wrap(err error) error {
 	return &SessionError{Portal: c.Portal, Target: c.TargetName, Err: err}
 }
 
+// ValidName reports whether s has the form of an iSCSI name (RFC 7143 4.2.7).
+func ValidName(s string) bool { return validName(s) }
+
 // validName checks the form of an iSCSI name (RFC 7143 4.2.7): type, length,
 // no blanks or control characters.
 func validName(s string) bool {
