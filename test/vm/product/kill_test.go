@@ -86,7 +86,7 @@ func TestAWorkerKilledAgainAndAgainLosesNothing(t *testing.T) {
 	l := u.load()
 	calm := control(t, l, quiet)
 	rng := rand.New(rand.NewPCG(3, 3))
-	begun, rounds := time.Now(), scale(t, "CSI_MPATH_AGAIN", 12, 100)
+	begun, rounds := time.Now(), scale(t, "CSI_MPATH_AGAIN", 12, 50)
 	var mark int
 	for range rounds {
 		mark = v.Mark()

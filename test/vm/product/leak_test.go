@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"testing"
@@ -132,7 +133,7 @@ func (h held) String() string {
 
 func (a *array) held() held {
 	a.Helper()
-	runtime.GC()
+	debug.FreeOSMemory()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	u, err := rig.UsageOf(os.Getpid())
