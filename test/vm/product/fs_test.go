@@ -18,7 +18,7 @@ import (
 
 // fio writes at random and verifies each block's checksum, direct, for some
 // seconds and at the end. where is a file or device.
-const fio = "fio --name=v --filename=%s --size=32m --direct=1 --ioengine=libaio --iodepth=16 --bs=4k --rw=randrw " +
+const fio = "fio --name=v --filename=%s --size=16m --direct=1 --ioengine=libaio --iodepth=16 --bs=4k --rw=randrw " +
 	"--verify=crc32c --verify_backlog=64 --verify_fatal=1 --time_based --runtime=%d --randrepeat=1 --verify_state_save=0 --fsync=64 --output-format=terse"
 
 // pathsGoAndReturn breaks the paths one after the other, in two ways, each long
@@ -108,24 +108,24 @@ func at(t *testing.T, file string, off int64, n int) []byte {
 func TestDiscardAndWriteZeroesReachTheTarget(t *testing.T) {
 	kmsg.Watch(t, kmsg.ServerSlow)
 	x, v := attach(t, 64*mib)
-	rig.Sh(t, "tr '\\0' x </dev/zero | dd of="+v.Device+" bs=1M count=32 iflag=fullblock oflag=direct status=none")
+	rig.Sh(t, "tr '\\0' x </dev/zero | dd of="+v.Device+" bs=1M count=16 iflag=fullblock oflag=direct status=none")
 	full := allocated(t, x.File())
-	if full < 32*mib || !bytes.Equal(at(t, x.File(), 31*mib, mib), bytes.Repeat([]byte{'x'}, mib)) {
-		t.Fatalf("the target holds %d bytes after 32 MiB were written", full)
+	if full < 16*mib || !bytes.Equal(at(t, x.File(), 15*mib, mib), bytes.Repeat([]byte{'x'}, mib)) {
+		t.Fatalf("the target holds %d bytes after 16 MiB were written", full)
 	}
-	rig.Sh(t, "blkdiscard -z -o 8M -l 4M "+v.Device)
-	if !bytes.Equal(at(t, x.File(), 8*mib, 4*mib), make([]byte, 4*mib)) {
+	rig.Sh(t, "blkdiscard -z -o 4M -l 2M "+v.Device)
+	if !bytes.Equal(at(t, x.File(), 4*mib, 2*mib), make([]byte, 2*mib)) {
 		t.Error("zeroes did not reach the target")
 	}
-	if at(t, x.File(), 8*mib-1, 1)[0] != 'x' || at(t, x.File(), 12*mib, 1)[0] != 'x' {
+	if at(t, x.File(), 4*mib-1, 1)[0] != 'x' || at(t, x.File(), 6*mib, 1)[0] != 'x' {
 		t.Error("the neighbours of the zeroes changed")
 	}
 	zeroed := allocated(t, x.File())
-	rig.Sh(t, "blkdiscard -o 16M -l 16M "+v.Device)
-	if left := allocated(t, x.File()); left > zeroed-16*mib {
-		t.Errorf("the target holds %d bytes after a discard of 16 MiB, and %d before", left, zeroed)
+	rig.Sh(t, "blkdiscard -o 8M -l 8M "+v.Device)
+	if left := allocated(t, x.File()); left > zeroed-8*mib {
+		t.Errorf("the target holds %d bytes after a discard of 8 MiB, and %d before", left, zeroed)
 	}
-	if at(t, x.File(), 16*mib-1, 1)[0] != 'x' {
+	if at(t, x.File(), 8*mib-1, 1)[0] != 'x' {
 		t.Error("the neighbour of the discard changed")
 	}
 	t.Logf("allocated: %d MiB written, %d after zeroes, %d after the discard", full/mib, zeroed/mib, allocated(t, x.File())/mib)

@@ -14,7 +14,7 @@ import (
 )
 
 // quiet is how long the load runs without a fault before each.
-const quiet = 3 * time.Second
+const quiet = 2 * time.Second
 
 // disturb runs rounds of: a quiet time, then the fault, then back to work. The
 // fault returns when the device is served again.
@@ -68,7 +68,7 @@ func TestAGracefulRestartIsNoError(t *testing.T) {
 	x, v := attach(t, 400*mib)
 	u := newUse(t, "xfs", v.Device)
 	l := u.load()
-	disturb(t, "SIGTERM, new attach", scale(t, "CSI_MPATH_RESTARTS", 3, 10), v, l, func() error {
+	disturb(t, "SIGTERM, new attach", scale(t, "CSI_MPATH_RESTARTS", 2, 10), v, l, func() error {
 		if err := v.Stop(); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,13 +63,17 @@ func scale(t *testing.T, name string, short, long int) int {
 	return short
 }
 
-func kills(t *testing.T) int { return scale(t, "CSI_MPATH_KILLS", 3, 20) }
+// kills is for each kind of use; there are three.
+func kills(t *testing.T) int { return scale(t, "CSI_MPATH_KILLS", 1, 20) }
+
+// volumes are numbered: the kernel tells them apart by their names.
+var volumes atomic.Int32
 
 // attach is a volume over two tgt daemons.
 func attach(t *testing.T, size int64, flags ...string) (*rig.Targets, *rig.Volume) {
 	t.Helper()
 	x := rig.StartTargets(t, size, nil)
-	v := rig.AttachVolume(t, x.Dir(), "vol", append(flags, x.Flags()...)...)
+	v := rig.AttachVolume(t, x.Dir(), fmt.Sprint("vol-", volumes.Add(1)), append(flags, x.Flags()...)...)
 	must(t, rig.WaitSize(t.Context(), v.Device, size))
 	return x, v
 }

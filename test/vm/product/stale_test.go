@@ -21,9 +21,9 @@ const (
 	blockSize = 4096
 	// fenceTimeout is how long the product must take a lost write for alive when
 	// nothing proves the contrary. The target lets it go earlier.
-	fenceTimeout = 25 * time.Second
+	fenceTimeout = 20 * time.Second
 	// overtake is how long a newer write has to overtake the old one.
-	overtake = 4 * time.Second
+	overtake = 3 * time.Second
 )
 
 // late is a volume over a target of ours, which can hold a write for longer
