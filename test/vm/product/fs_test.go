@@ -45,7 +45,7 @@ func TestFileSystemsAndRawUseSurvivePathLoss(t *testing.T) {
 		}
 		begun := time.Now()
 		pathsGoAndReturn(t, x, func() error {
-			_, err := rig.Try(fmt.Sprintf(fio, where, scale(t, "CSI_MPATH_FIO", 5, 60)))
+			_, err := rig.Try(fmt.Sprintf(fio, where, scale(t, "CSI_MPATH_FIO", 3, 60)))
 			return err
 		})
 		t.Logf("%s: fio's blocks were all right after %v", kind, time.Since(begun).Round(time.Second))
@@ -61,7 +61,7 @@ func TestAFileSystemGrowsWhileItIsMounted(t *testing.T) {
 			kmsg.Watch(t, kmsg.ServerSlow)
 			x, v := attach(t, 400*mib)
 			u := newUse(t, kind, v.Device)
-			l := u.load()
+			l := u.writers(4)
 			begun := time.Now()
 			must(t, x.Grow(t.Context(), 600*mib, func() error { return l.Progress(within(t, patience)) }))
 			must(t, rig.WaitSize(t.Context(), v.Device, 600*mib))

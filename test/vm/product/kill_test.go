@@ -54,7 +54,7 @@ func TestAKilledWorkerLosesNothing(t *testing.T) {
 func TestAKilledParentAndWorkerLoseNothing(t *testing.T) {
 	kmsg.Watch(t, kmsg.ServerLost, kmsg.ServerSlow)
 	x, v := attach(t, 400*mib)
-	u := newUse(t, "ext4", v.Device)
+	u := newUse(t, "raw", v.Device)
 	l := u.load()
 	disturb(t, "kill -9 of parent and worker, new attach", kills(t), v, l, func() error {
 		v.Kill()
@@ -66,7 +66,7 @@ func TestAKilledParentAndWorkerLoseNothing(t *testing.T) {
 func TestAGracefulRestartIsNoError(t *testing.T) {
 	kmsg.Watch(t, kmsg.ServerLost, kmsg.ServerSlow)
 	x, v := attach(t, 400*mib)
-	u := newUse(t, "xfs", v.Device)
+	u := newUse(t, "ext4", v.Device)
 	l := u.load()
 	disturb(t, "SIGTERM, new attach", scale(t, "CSI_MPATH_RESTARTS", 2, 10), v, l, func() error {
 		if err := v.Stop(); err != nil {
@@ -82,7 +82,7 @@ func TestAGracefulRestartIsNoError(t *testing.T) {
 func TestAWorkerKilledAgainAndAgainLosesNothing(t *testing.T) {
 	kmsg.Watch(t, kmsg.ServerLost, kmsg.ServerSlow)
 	x, v := attach(t, 400*mib)
-	u := newUse(t, "ext4", v.Device)
+	u := newUse(t, "raw", v.Device)
 	l := u.load()
 	calm := control(t, l, quiet)
 	rng := rand.New(rand.NewPCG(3, 3))

@@ -89,7 +89,7 @@ func silent(t *testing.T) time.Duration {
 
 func TestAnOutageOfBothPortalsIsNoError(t *testing.T) {
 	d := away(t)
-	t.Run("product untouched", func(t *testing.T) { outage(t, d, killPaths, nil, revivePaths) })
+	t.Run("product untouched", func(t *testing.T) { outage(t, d, killPaths, nil, revivePaths, kmsg.ServerLost) }) // the other's
 	t.Run("worker killed meanwhile", func(t *testing.T) {
 		outage(t, d, killPaths, func(_ *rig.Targets, v *rig.Volume) error { return v.KillWorker() }, revivePaths, kmsg.ServerLost)
 	})

@@ -118,11 +118,16 @@ func (u *use) sh(script string) string {
 // load is 16 writers that sync each write and read back.
 func (u *use) load() *writers.Load {
 	u.t.Helper()
+	return u.writers(16)
+}
+
+func (u *use) writers(n int) *writers.Load {
+	u.t.Helper()
 	cfg := writers.Config{Path: u.dev, Size: 256 << 10, Max: 16, Seed: 1}
 	if u.dir != "" {
 		cfg.Path, cfg.Dir = "", u.dir
 	}
-	l, err := writers.Start(cfg, 16)
+	l, err := writers.Start(cfg, n)
 	must(u.t, err)
 	must(u.t, l.Progress(within(u.t, patience)))
 	return l
