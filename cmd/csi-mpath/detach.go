@@ -12,6 +12,7 @@ import (
 
 func detachCommand() *cobra.Command {
 	var timeout time.Duration
+	var stateDir string
 	c := &cobra.Command{
 		Use:   "detach VOLUME",
 		Short: "Remove the block device of a volume (attach --device)",
@@ -23,7 +24,7 @@ shows: the one given with --name, or target and LUN.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			path, err := device.DetachKernel(ctx, args[0])
+			path, err := device.DetachKernel(ctx, args[0], stateDir)
 			if err != nil {
 				return &exitError{exitFailure, err}
 			}
@@ -32,5 +33,6 @@ shows: the one given with --name, or target and LUN.`,
 		},
 	}
 	c.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long the kernel may take")
+	c.Flags().StringVar(&stateDir, "state-dir", defaultStateDir(), "state directory the volume was attached with")
 	return c
 }

@@ -140,8 +140,10 @@ func inUse(path string) bool {
 	return false
 }
 
-// DetachKernel removes a volume's block device, whoever serves it.
-func DetachKernel(ctx context.Context, volume string) (path string, err error) {
+// DetachKernel removes a volume's block device, whoever serves it, and the
+// record of what the volume was, unless a process holds the volume: that one
+// clears up itself. The in-flight table stays: it is about the target.
+func DetachKernel(ctx context.Context, volume, stateDir string) (path string, err error) {
 	k := kernel.New()
 	left, err := k.Find(backendPrefix + fileName(volume))
 	if err != nil {
@@ -151,7 +153,10 @@ func DetachKernel(ctx context.Context, volume string) (path string, err error) {
 	if inUse(path) {
 		return path, fmt.Errorf("%s: %w", path, ErrBusy)
 	}
-	return path, k.Disconnect(ctx, left.Index, left.Backend)
+	if err := k.Disconnect(ctx, left.Index, left.Backend); err != nil {
+		return path, err
+	}
+	return path, forgetRecord(stateDir, volume)
 }
 
 // resizeTimeout bounds one resize of a block device.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
 )
@@ -56,11 +57,29 @@ func (d *Device) remember() error {
 // the record stays, so that the next process serves the same volume or none.
 func (d *Device) Keep() { d.keep.Store(true) }
 
+// forgetRecord removes the record of a volume that no process holds.
+func forgetRecord(stateDir, volume string) error {
+	base := filepath.Join(stateDir, fileName(volume))
+	unlock, err := lockFile(base+".lock", true)
+	if errors.Is(err, errLocked) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return removeIfThere(base + ".volume")
+}
+
 func (d *Device) forget() error {
 	if d.keep.Load() {
 		return nil
 	}
-	if err := os.Remove(d.record); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	return removeIfThere(d.record)
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil

@@ -121,3 +121,31 @@ func TestAStateDirectoryOthersMayWriteIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestADetachForgetsAVolumeNobodyHolds(t *testing.T) {
+	dir := t.TempDir()
+	base := filepath.Join(dir, fileName("v"))
+	if err := os.WriteFile(base+".volume", []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := lockFile(base+".lock", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := forgetRecord(dir, "v"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(base + ".volume"); err != nil {
+		t.Fatal("a held volume was forgotten")
+	}
+	unlock()
+	if err := forgetRecord(dir, "v"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(base + ".volume"); err == nil {
+		t.Fatal("not forgotten")
+	}
+	if err := forgetRecord(filepath.Join(dir, "none"), "v"); err != nil {
+		t.Fatal(err)
+	}
+}
