@@ -174,10 +174,12 @@ func (c *Conn) send(cmd uint16, off uint64, n uint32, payload []byte, w call) er
 	b = binary.BigEndian.AppendUint32(b, n)
 	if _, err := c.conn.Write(append(b, payload...)); err != nil {
 		delete(c.waiting, c.next)
-		return err
+		return lost(err) // the receiver may not have noticed yet
 	}
 	return nil
 }
+
+func lost(err error) error { return fmt.Errorf("NBD connection lost: %w", err) }
 
 // receive hands each answer to its caller until the connection ends.
 func (c *Conn) receive() {
@@ -187,7 +189,7 @@ func (c *Conn) receive() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.err = fmt.Errorf("NBD connection lost: %w", err)
+	c.err = lost(err)
 	for h, w := range c.waiting {
 		delete(c.waiting, h)
 		w.done <- c.err
