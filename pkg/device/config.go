@@ -1,6 +1,7 @@
 package device
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -46,6 +47,12 @@ type Config struct {
 	// Patient: Open waits for a path as long as its context lives, even while no
 	// path has any hope: the volume was served before, and will be again.
 	Patient bool
+
+	// Dial, if set, makes every connection instead of TCP, and NoControl leaves
+	// the status socket out: for simulators, in whose time no real socket may be
+	// waited for.
+	Dial      func(ctx context.Context, portal string) (net.Conn, error)
+	NoControl bool
 
 	// StateDir holds what must outlive the process: ISIDs, locks, in-flight
 	// tables, status sockets. A file system in memory.

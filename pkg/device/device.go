@@ -92,7 +92,7 @@ func (d *Device) open(ctx context.Context, control string) error {
 		return err
 	}
 	d.refreshInfo()
-	if err = d.remember(); err == nil {
+	if err = d.remember(); err == nil && !d.cfg.NoControl {
 		d.status, err = serveStatus(control, d.dp.Status)
 	}
 	if err != nil {
@@ -115,7 +115,7 @@ func (d *Device) transports() ([]datapath.Transport, error) {
 		}
 		all = append(all, &iscsiPath{cfg: &d.cfg, portal: portal, session: iscsi.Config{
 			Portal: portal, InitiatorName: d.cfg.Initiator, TargetName: d.cfg.Target, ISID: isid, Auth: d.cfg.Auth,
-			Source: source, ConnectTimeout: max(d.cfg.PathTimeout, loginMin), LoginTimeout: max(d.cfg.PathTimeout, loginMin),
+			Source: source, Dial: d.cfg.Dial, ConnectTimeout: max(d.cfg.PathTimeout, loginMin), LoginTimeout: max(d.cfg.PathTimeout, loginMin),
 			PathTimeout: d.cfg.PathTimeout, CommandTimeout: d.cfg.CommandTimeout, QueueDepth: d.cfg.QueueDepth,
 		}})
 	}
@@ -161,7 +161,9 @@ func (d *Device) Name() string { return d.cfg.Name }
 func (d *Device) Close(ctx context.Context) error {
 	d.once.Do(func() {
 		d.end = d.dp.Close(ctx)
-		d.status.close()
+		if d.status != nil {
+			d.status.close()
+		}
 		d.end = errors.Join(d.end, d.ledger.close(d.end == nil))
 		if d.end == nil {
 			d.end = d.forget()

@@ -1,6 +1,7 @@
 package iscsi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -33,6 +34,9 @@ type Config struct {
 	// Source is a local IP address or the name of an interface to bind to;
 	// empty lets the kernel choose.
 	Source string
+	// Dial, if set, makes the connection instead of TCP: for simulators and
+	// tests. What it returns must be fit for poll.NewSocket.
+	Dial func(ctx context.Context, portal string) (net.Conn, error)
 
 	ConnectTimeout, LoginTimeout time.Duration
 	// PathTimeout: no byte received for so long while something is outstanding

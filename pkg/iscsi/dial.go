@@ -75,6 +75,11 @@ func connect(ctx context.Context, cfg *Config, discovery bool) (net.Conn, *login
 
 // dialTCP connects with the socket options every session has from birth.
 func dialTCP(ctx context.Context, cfg *Config) (net.Conn, error) {
+	if cfg.Dial != nil {
+		ctx, cancel := context.WithTimeout(ctx, cfg.ConnectTimeout)
+		defer cancel()
+		return cfg.Dial(ctx, cfg.Portal)
+	}
 	d := net.Dialer{Timeout: cfg.ConnectTimeout, KeepAlive: -1}
 	device := ""
 	if ip := net.ParseIP(cfg.Source); ip != nil {

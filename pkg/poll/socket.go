@@ -31,10 +31,25 @@ type Stats struct {
 	Recvs, Sends, Again atomic.Uint64
 }
 
-// Socket wraps a TCP or unix stream connection.
+// Stream is a connection without a file descriptor: an in-memory link that
+// moves by itself, in the virtual time of a simulator. Its methods keep what
+// Socket promises of its own, and Close keeps what Abort does.
+type Stream interface {
+	net.Conn
+	// RecvV receives into a and then b. With park it waits for a byte, the end
+	// (io.EOF), Close or the read deadline; without, nothing there is ErrAgain.
+	RecvV(a, b []byte, park bool) (int, error)
+	// SendV takes some of iov, or returns ErrAgain when it is full.
+	SendV(iov []unix.Iovec) (int, error)
+	WaitWritable() error
+	HungUp() bool
+}
+
+// Socket wraps a TCP or unix stream connection, or a Stream.
 type Socket struct {
-	conn net.Conn
-	raw  syscall.RawConn
+	conn   net.Conn
+	raw    syscall.RawConn
+	stream Stream // nil for a real socket
 
 	// Reader's state, with the closure made once so that no call allocates.
 	rxIov    [2]unix.Iovec
@@ -57,8 +72,11 @@ type Socket struct {
 	Stats Stats
 }
 
-// NewSocket takes over conn, which must be a *net.TCPConn or *net.UnixConn.
+// NewSocket takes over conn, which must be a *net.TCPConn, *net.UnixConn or Stream.
 func NewSocket(conn net.Conn) (*Socket, error) {
+	if st, ok := conn.(Stream); ok {
+		return &Socket{conn: conn, stream: st}, nil
+	}
 	sc, ok := conn.(syscall.Conn)
 	if !ok {
 		return nil, fmt.Errorf("poll: %T has no file descriptor", conn)
@@ -78,6 +96,10 @@ func NewSocket(conn net.Conn) (*Socket, error) {
 // Recv receives into a and then b (readv semantics; b may be nil), parking
 // until at least one byte is there. It returns io.EOF at the end of the stream.
 func (s *Socket) Recv(a, b []byte) (int, error) {
+	if s.stream != nil {
+		s.Stats.Recvs.Add(1)
+		return s.stream.RecvV(a, b, !s.rxNow)
+	}
 	s.rxIov[0].Base = unsafe.SliceData(a)
 	s.rxIov[0].SetLen(len(a))
 	s.rxCnt = 1
@@ -140,6 +162,10 @@ func (s *Socket) recvOnce(fd uintptr) bool {
 // parks: a full socket is ErrAgain. len(iov) must be 1..MaxIovecs. The memory
 // behind iov must stay valid only until Send returns.
 func (s *Socket) Send(iov []unix.Iovec) (int, error) {
+	if s.stream != nil {
+		s.Stats.Sends.Add(1)
+		return s.stream.SendV(iov)
+	}
 	s.txIov = iov
 	err := s.raw.Write(s.txFunc)
 	s.txIov = nil
@@ -170,7 +196,12 @@ func (s *Socket) sendOnce(fd uintptr) bool {
 
 // WaitWritable parks until the socket can take more, or is closed. Only the
 // sender may call it, and no Send goes on while it parks.
-func (s *Socket) WaitWritable() error { return s.raw.Write(s.waitFunc) }
+func (s *Socket) WaitWritable() error {
+	if s.stream != nil {
+		return s.stream.WaitWritable()
+	}
+	return s.raw.Write(s.waitFunc)
+}
 
 // writable asks the kernel, rather than trusting the netpoller's next edge:
 // the edge may have come, and been forgotten, between the Send that found the
@@ -185,6 +216,9 @@ func (s *Socket) writable(fd uintptr) bool {
 // connection is reset. For a reader that does not receive now: bytes may still
 // wait to be read. Reader only.
 func (s *Socket) HungUp() bool {
+	if s.stream != nil {
+		return s.stream.HungUp()
+	}
 	s.hung = false
 	return s.raw.Control(s.hungFunc) != nil || s.hung
 }
