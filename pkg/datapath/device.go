@@ -77,6 +77,7 @@ const (
 // Device is one block device over several paths.
 type Device struct {
 	cfg      Config
+	base     time.Time // of now
 	selector pathsel.Selector
 	doubt    doubts
 	ledger   *ledger
@@ -160,11 +161,14 @@ func (d *Device) giveUp() <-chan struct{} {
 	return d.hopeless
 }
 
+// now is a monotonic clock, ns.
+func (d *Device) now() int64 { return int64(time.Since(d.base)) }
+
 func newDevice(cfg Config) (*Device, error) {
 	if cfg.CommandTimeout == 0 {
 		cfg.CommandTimeout = 30 * time.Second
 	}
-	d := &Device{cfg: cfg, selector: cfg.Selector, joined: make(chan struct{}), hopeless: make(chan struct{}, 1)}
+	d := &Device{cfg: cfg, base: time.Now(), selector: cfg.Selector, joined: make(chan struct{}), hopeless: make(chan struct{}, 1)}
 	if d.selector == nil {
 		d.selector = pathsel.ServiceTime{}
 	}
@@ -261,6 +265,7 @@ func newLane(d *Device, id uint32, depth int) *Lane {
 		s := &l.slots[i]
 		s.lane, s.index, s.cmds = l, uint32(i), one[i:i+1:i+1]
 	}
+	l.pick.Home(int(id))
 	l.dirty = make([]*live, 0, MaxPaths)
 	l.again = make([]*slot, 0, depth)
 	l.timer = time.AfterFunc(time.Hour, l.kick)

@@ -13,7 +13,8 @@ import (
 //
 // Set before it is published and constant: path, inc, q. Under the device's
 // control lock: facts, access, suspended. By the lanes' runners and the path's
-// reader: loads, touched. evidence is set by the reader and taken by the
+// reader: loads, history, touched. By the path's reader, or whoever retires the
+// path after it: answered. evidence is set by the reader and taken by the
 // path's control goroutine.
 type live struct {
 	path *Path
@@ -26,6 +27,8 @@ type live struct {
 	suspended bool // identity in question: out of the table (I1)
 
 	loads    [MaxLanes]pathsel.Load
+	history  pathsel.History
+	answered int           // answers since the last BatchEnd
 	window   atomic.Int64  // commands allowed in flight; shrinks on BUSY
 	touched  atomic.Uint64 // lanes with answers held since the last BatchEnd
 	evidence atomic.Uint32 // blk.Evidence not yet handled
@@ -38,6 +41,7 @@ type live struct {
 func (lv *live) Complete(c *blk.Command) {
 	l := lv.dev.lanes[c.Lane].Load()
 	lv.loads[c.Lane].End(c.Len)
+	lv.answered++
 	if bit := uint64(1) << c.Lane; lv.touched.Load()&bit == 0 {
 		lv.touched.Or(bit)
 	}
@@ -46,6 +50,10 @@ func (lv *live) Complete(c *blk.Command) {
 
 // BatchEnd implements blk.Sink: one answer flush and at most one run per lane.
 func (lv *live) BatchEnd() {
+	if lv.dev.selector.Needs() == pathsel.NeedsHistory {
+		lv.history.Finished(lv.dev.now(), lv.answered)
+	}
+	lv.answered = 0
 	for m := lv.touched.Swap(0); m != 0; m &= m - 1 {
 		l := lv.dev.lanes[bits.TrailingZeros64(m)].Load()
 		if l == nil {

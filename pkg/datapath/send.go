@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
+	"github.com/csi-mpath/csi-mpath/pkg/pathsel"
 )
 
 // outcome of trying to send one request.
@@ -45,10 +46,17 @@ func (l *Lane) launchAll() {
 	l.kickQueues()
 }
 
+// beginBatch tells the selector what it needs, once per batch.
 func (l *Lane) beginBatch(group []*live) {
 	l.pick.Begin(len(group))
-	if !l.dev.selector.NeedsLoad() {
+	needs := l.dev.selector.Needs()
+	if needs == pathsel.NeedsNothing {
 		return
+	}
+	now := int64(0)
+	if needs == pathsel.NeedsHistory {
+		now = l.dev.now()
+		l.pick.SetNow(now)
 	}
 	lanes := int(l.dev.laneTop.Load())
 	for i, lv := range group {
@@ -58,6 +66,12 @@ func (l *Lane) beginBatch(group []*live) {
 			commands, bytes = commands+c, bytes+b
 		}
 		l.pick.Set(i, commands, bytes)
+		if needs == pathsel.NeedsHistory {
+			if commands == 0 {
+				lv.history.Began(now)
+			}
+			l.pick.SetHistory(i, &lv.history)
+		}
 	}
 }
 

@@ -7,11 +7,9 @@ package pathsel
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 )
-
-// MaxPaths is the most paths one group may hold.
-const MaxPaths = 32
 
 // Load is what one lane has in flight on one path, on a cache line of its own.
 // The lane's runner adds, the path's reader subtracts; a selector that reads a
@@ -37,15 +35,23 @@ func (l *Load) Read() (commands, bytes uint64) {
 
 // State is a lane's memory between picks. Only the lane's runner touches it.
 type State struct {
+	home int // the lane's number
 	last int
 	n    int
-	// queued holds the loads as of Begin plus what the batch added since.
+	now  int64 // ns
+	// The loads as of Begin plus what the batch added since.
 	commands [MaxPaths]uint64
 	bytes    [MaxPaths]uint64
+	// The histories as of Begin, ns.
+	service  [MaxPaths]int64
+	answered [MaxPaths]int64
 }
 
+// Home tells the lane's number, once.
+func (s *State) Home(lane int) { s.home = lane }
+
 // Begin starts a batch over n paths and forgets the loads of the last one.
-// loads, when the selector needs them, are filled in by Set.
+// What the selector needs is filled in by Set, SetHistory and SetNow.
 func (s *State) Begin(n int) {
 	s.n = min(n, MaxPaths)
 	if s.last >= s.n {
@@ -56,84 +62,71 @@ func (s *State) Begin(n int) {
 // Set tells the load of path i as the batch begins.
 func (s *State) Set(i int, commands, bytes uint64) { s.commands[i], s.bytes[i] = commands, bytes }
 
+// SetHistory tells what path i took so far.
+func (s *State) SetHistory(i int, h *History) { s.service[i], s.answered[i] = h.Read() }
+
+// SetNow tells the time of the batch, ns.
+func (s *State) SetNow(now int64) { s.now = now }
+
+// Needs is what a selector wants to be told before a batch.
+type Needs uint8
+
+// What a selector may need.
+const (
+	NeedsNothing Needs = iota
+	NeedsLoad          // State.Set for each path
+	NeedsHistory       // State.Set, SetHistory for each path and SetNow
+)
+
 // Selector picks paths.
 type Selector interface {
 	// Name is the StorageClass value.
 	Name() string
-	// NeedsLoad reports whether State.Set must be called for each path.
-	NeedsLoad() bool
+	Needs() Needs
 	// Pick returns the index of the path for a command of n bytes, among the
 	// paths whose bit is clear in avoid; -1 when there is none.
 	Pick(s *State, n uint32, avoid uint32) int
 }
 
-// ByName returns the selector of a pathSelector parameter.
+// all are the selectors, the default first.
+var all = []Selector{ServiceTime{}, RoundRobin{}, QueueLength{}, HistoricalServiceTime{}, IOAffinity{}}
+
+// ByName returns the selector of a pathSelector parameter; "" is the default.
 func ByName(name string) (Selector, error) {
-	switch name {
-	case "", "service-time":
-		return ServiceTime{}, nil
-	case "round-robin":
-		return RoundRobin{}, nil
+	names := make([]string, 0, len(all))
+	for _, s := range all {
+		if s.Name() == name || name == "" {
+			return s, nil
+		}
+		names = append(names, s.Name())
 	}
-	return nil, fmt.Errorf("path selector %q is not known: use service-time or round-robin", name)
+	return nil, fmt.Errorf("path selector %q is not known: use one of %s", name, strings.Join(names, ", "))
 }
 
-// RoundRobin gives each path one command in turn.
-type RoundRobin struct{}
-
-// Name implements Selector.
-func (RoundRobin) Name() string { return "round-robin" }
-
-// NeedsLoad implements Selector.
-func (RoundRobin) NeedsLoad() bool { return false }
-
-// Pick implements Selector.
-func (RoundRobin) Pick(s *State, _ uint32, avoid uint32) int {
-	for k := 0; k < s.n; k++ {
-		i := s.last
-		if s.last++; s.last >= s.n {
-			s.last = 0
-		}
-		if avoid&(1<<i) == 0 {
-			return i
-		}
-	}
-	return -1
-}
-
-// ServiceTime picks the path with the fewest bytes in flight, the new command
-// included; among equals the one with fewer commands, then the next in turn.
-type ServiceTime struct{}
-
-// Name implements Selector.
-func (ServiceTime) Name() string { return "service-time" }
-
-// NeedsLoad implements Selector.
-func (ServiceTime) NeedsLoad() bool { return true }
-
-// Pick implements Selector.
-func (ServiceTime) Pick(s *State, n uint32, avoid uint32) int {
+// pick returns the path for which better says so against every other, in turn
+// from where the last pick ended: equals alternate.
+func (s *State) pick(avoid uint32, n uint32, better func(s *State, a, b int) bool) int {
 	best := -1
 	for k := 0; k < s.n; k++ {
 		i := s.last + k
 		if i >= s.n {
 			i -= s.n
 		}
-		if avoid&(1<<i) != 0 {
-			continue
-		}
-		if best < 0 || s.bytes[i] < s.bytes[best] ||
-			s.bytes[i] == s.bytes[best] && s.commands[i] < s.commands[best] {
+		if avoid&(1<<i) == 0 && (best < 0 || better(s, i, best)) {
 			best = i
 		}
 	}
-	if best < 0 {
-		return -1
-	}
-	s.bytes[best] += uint64(n)
-	s.commands[best]++
-	if s.last = best + 1; s.last >= s.n {
-		s.last = 0
+	if best >= 0 {
+		s.took(best, n)
 	}
 	return best
+}
+
+// took counts a pick into the batch's view of the loads.
+func (s *State) took(i int, n uint32) {
+	s.bytes[i] += uint64(n)
+	s.commands[i]++
+	if s.last = i + 1; s.last >= s.n {
+		s.last = 0
+	}
 }

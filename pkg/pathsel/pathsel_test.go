@@ -2,6 +2,7 @@ package pathsel
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 )
 
@@ -99,12 +100,68 @@ func TestLoadCountsCommandsAndBytesInOneWord(t *testing.T) {
 }
 
 func TestUnknownSelectorNamesTheChoices(t *testing.T) {
-	if _, err := ByName("fastest"); err == nil {
+	_, err := ByName("fastest")
+	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, n := range []string{"", "round-robin", "service-time"} {
-		if _, err := ByName(n); err != nil {
-			t.Fatal(err)
+	for _, n := range []string{"round-robin", "service-time", "queue-length", "historical-service-time", "io-affinity"} {
+		s, serr := ByName(n)
+		if serr != nil || s.Name() != n || !strings.Contains(err.Error(), n) {
+			t.Errorf("%s: got %v, %v; the error of another name: %v", n, s, serr, err)
+		}
+	}
+	if s, err := ByName(""); err != nil || s.Name() != "service-time" {
+		t.Fatalf("the default is %v, %v", s, err)
+	}
+}
+
+func TestQueueLengthCountsCommandsNotBytes(t *testing.T) {
+	var s State
+	s.Begin(2)
+	s.Set(0, 2, 8192)
+	s.Set(1, 1, 1<<20)
+	if i := (QueueLength{}).Pick(&s, 4096, 0); i != 1 {
+		t.Fatalf("picked %d", i)
+	}
+	if i := (ServiceTime{}).Pick(&s, 4096, 0); i != 0 {
+		t.Fatalf("service-time picked %d", i)
+	}
+}
+
+func TestIOAffinityKeepsALaneOnItsPath(t *testing.T) {
+	for lane := range 6 {
+		var s State
+		s.Home(lane)
+		s.Begin(3)
+		for range 5 {
+			if i := (IOAffinity{}).Pick(&s, 4096, 0); i != lane%3 {
+				t.Fatalf("lane %d on path %d", lane, i)
+			}
+		}
+		if i := (IOAffinity{}).Pick(&s, 4096, 1<<(lane%3)); i != (lane+1)%3 {
+			t.Fatalf("lane %d went to path %d while its own was avoided", lane, i)
+		}
+	}
+}
+
+func TestEverySelectorKeepsOffAvoidedPaths(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 3000 {
+		n := 1 + rng.IntN(6)
+		avoid := uint32(rng.IntN(1 << n))
+		for _, sel := range all {
+			var s State
+			s.Home(rng.IntN(9))
+			s.Begin(n)
+			s.SetNow(rng.Int64N(1000))
+			for i := range n {
+				s.Set(i, rng.Uint64N(4), rng.Uint64N(9))
+				s.service[i], s.answered[i] = rng.Int64N(50), rng.Int64N(1000)
+			}
+			i := sel.Pick(&s, 512, avoid)
+			if none := avoid == 1<<n-1; none != (i < 0) || i >= n || i >= 0 && avoid&(1<<i) != 0 {
+				t.Fatalf("%s picked %d of %d, avoid %b", sel.Name(), i, n, avoid)
+			}
 		}
 	}
 }
