@@ -79,7 +79,7 @@ func (f *attachFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.cfg.Name, "name", "", "name of the volume in tables and events (default: target and LUN)")
 	fl.BoolVar(&f.cfg.ReadOnly, "read-only", false, "refuse writes")
 	fl.StringSliceVar(&f.sources, "source", nil, "local address or interface for each portal, in order")
-	fl.StringVar(&f.cfg.PathSelector, "path-selector", "service-time", "service-time or round-robin")
+	fl.StringVar(&f.cfg.PathSelector, "path-selector", "service-time", "service-time, round-robin, queue-length, historical-service-time or io-affinity")
 	fl.IntVar(&f.cfg.MinPaths, "min-paths", 1, "paths that must be up before the volume is served")
 	fl.IntVar(&f.cfg.QueueDepth, "queue-depth", device.DefaultQueueDepth, "commands in flight per path")
 	fl.DurationVar(&f.cfg.PathTimeout, "path-timeout", device.DefaultPathTimeout, "a path that sends nothing for so long while it owes an answer is dropped")
