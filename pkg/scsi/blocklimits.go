@@ -6,9 +6,11 @@ import "encoding/binary"
 // Counts are logical blocks.
 type BlockLimits struct {
 	WriteSameNonZero bool // WSNZ: WRITE SAME of 0 blocks is refused
-	OptimalGranule   uint16
-	MaxTransfer      uint32
-	OptimalTransfer  uint32
+	// MaxCompareWrite is the most blocks of one COMPARE AND WRITE; 0: not offered.
+	MaxCompareWrite uint8
+	OptimalGranule  uint16
+	MaxTransfer     uint32
+	OptimalTransfer uint32
 	// MaxUnmap and MaxUnmapDescriptors: 0xffffffff is "no limit", 0 "no UNMAP".
 	MaxUnmap            uint32
 	MaxUnmapDescriptors uint32
@@ -29,6 +31,7 @@ func ParseBlockLimits(b []byte) (l BlockLimits, err error) {
 	var f [60]byte
 	copy(f[:], body)
 	l.WriteSameNonZero = f[0]&1 != 0
+	l.MaxCompareWrite = f[1]
 	l.OptimalGranule = binary.BigEndian.Uint16(f[2:])
 	l.MaxTransfer = binary.BigEndian.Uint32(f[4:])
 	l.OptimalTransfer = binary.BigEndian.Uint32(f[8:])
@@ -47,6 +50,7 @@ func (l *BlockLimits) Append(b []byte) []byte {
 	if l.WriteSameNonZero {
 		f[0] = 1
 	}
+	f[1] = l.MaxCompareWrite
 	binary.BigEndian.PutUint16(f[2:], l.OptimalGranule)
 	binary.BigEndian.PutUint32(f[4:], l.MaxTransfer)
 	binary.BigEndian.PutUint32(f[8:], l.OptimalTransfer)
@@ -81,11 +85,12 @@ func AppendRotationRate(b []byte, rpm uint16) []byte {
 
 // Provisioning is VPD page B2h (SBC-3 6.5.4).
 type Provisioning struct {
-	LBPU   bool // UNMAP works
-	LBPWS  bool // WRITE SAME(16) with UNMAP works
-	LBPRZ  bool // unmapped blocks read as zeroes
-	Kind   byte // 0 not reported or full, 1 resource, 2 thin
-	Anchor bool
+	LBPU    bool // UNMAP works
+	LBPWS   bool // WRITE SAME(16) with UNMAP works
+	LBPWS10 bool // WRITE SAME(10) with UNMAP works
+	LBPRZ   bool // unmapped blocks read as zeroes
+	Kind    byte // 0 not reported or full, 1 resource, 2 thin
+	Anchor  bool
 }
 
 // ParseProvisioning reads VPD page B2h.
@@ -97,7 +102,7 @@ func ParseProvisioning(b []byte) (p Provisioning, err error) {
 	var f [4]byte
 	copy(f[:], body)
 	return Provisioning{
-		LBPU: f[1]&0x80 != 0, LBPWS: f[1]&0x40 != 0,
+		LBPU: f[1]&0x80 != 0, LBPWS: f[1]&0x40 != 0, LBPWS10: f[1]&0x20 != 0,
 		// SBC-4 made LBPRZ three bits: xx1b still is "reads as zeroes".
 		LBPRZ: f[1]&0x04 != 0, Anchor: f[1]&0x02 != 0, Kind: f[2] & 7,
 	}, nil
@@ -109,7 +114,7 @@ func (p *Provisioning) Append(b []byte) []byte {
 	for _, f := range [...]struct {
 		on  bool
 		bit byte
-	}{{p.LBPU, 0x80}, {p.LBPWS, 0x40}, {p.LBPRZ, 0x04}, {p.Anchor, 0x02}} {
+	}{{p.LBPU, 0x80}, {p.LBPWS, 0x40}, {p.LBPWS10, 0x20}, {p.LBPRZ, 0x04}, {p.Anchor, 0x02}} {
 		if f.on {
 			bits |= f.bit
 		}

@@ -6,28 +6,52 @@ import "encoding/binary"
 const (
 	OpTestUnitReady        = 0x00
 	OpRequestSense         = 0x03
+	OpRead6                = 0x08
+	OpWrite6               = 0x0A
 	OpInquiry              = 0x12
+	OpModeSelect6          = 0x15
+	OpReserve6             = 0x16
+	OpRelease6             = 0x17
 	OpModeSense6           = 0x1A
+	OpStartStopUnit        = 0x1B
+	OpPreventAllow         = 0x1E
 	OpReadCapacity10       = 0x25
 	OpRead10               = 0x28
 	OpWrite10              = 0x2A
+	OpWriteVerify10        = 0x2E
+	OpVerify10             = 0x2F
+	OpPrefetch10           = 0x34
 	OpSyncCache10          = 0x35
+	OpReadDefectData10     = 0x37
+	OpWriteSame10          = 0x41
 	OpUnmap                = 0x42
+	OpModeSelect10         = 0x55
 	OpModeSense10          = 0x5A
 	OpPersistentReserveIn  = 0x5E
 	OpPersistentReserveOut = 0x5F
 	OpRead16               = 0x88
+	OpCompareAndWrite      = 0x89
 	OpWrite16              = 0x8A
+	OpOrWrite16            = 0x8B
+	OpWriteVerify16        = 0x8E
+	OpVerify16             = 0x8F
+	OpPrefetch16           = 0x90
 	OpSyncCache16          = 0x91
 	OpWriteSame16          = 0x93
 	OpServiceActionIn16    = 0x9E
 	OpReportLUNs           = 0xA0
 	OpMaintenanceIn        = 0xA3
+	OpRead12               = 0xA8
+	OpWrite12              = 0xAA
+	OpWriteVerify12        = 0xAE
+	OpVerify12             = 0xAF
+	OpReadDefectData12     = 0xB7
 )
 
 // Service actions.
 const (
 	ActionReadCapacity16 = 0x10 // of OpServiceActionIn16
+	ActionGetLBAStatus   = 0x12 // of OpServiceActionIn16
 	ActionReportTPG      = 0x0A // of OpMaintenanceIn
 	ActionReportOpcodes  = 0x0C // of OpMaintenanceIn
 
@@ -49,7 +73,7 @@ const (
 type CDBFlags uint8
 
 // Flags of READ, WRITE (FUA, DPO), WRITE SAME (Unmap, NDOB) and SYNCHRONIZE
-// CACHE (Immed). A builder ignores those its command has not.
+// CACHE and PRE-FETCH (Immed). A builder ignores those its command has not.
 const (
 	FUA   CDBFlags = 1 << iota // force unit access
 	DPO                        // disable page out

@@ -18,11 +18,26 @@ type Command struct {
 	Page byte
 	// PageControl: MODE SENSE, 0 current, 1 changeable, 2 default, 3 saved.
 	PageControl byte
-	// Extended: REPORT TARGET PORT GROUPS with the extended header.
+	// Extended: REPORT TARGET PORT GROUPS with the extended header; READ DEFECT
+	// DATA(12), whose header is longer than that of (10).
 	Extended bool
+	// ByteCheck is BYTCHK of the VERIFY and WRITE AND VERIFY family: 0 the medium
+	// alone, 1 against the data of the whole range, 3 against one block.
+	ByteCheck byte
+	// Bits are the option bits of a command that has some of its own: see the
+	// decoders of START STOP UNIT, PREVENT ALLOW, READ DEFECT DATA and REPORT
+	// SUPPORTED OPERATION CODES.
+	Bits byte
+	// Of and OfAction: the command REPORT SUPPORTED OPERATION CODES asks about.
+	Of       byte
+	OfAction uint16
 	// Type: PERSISTENT RESERVE OUT.
 	Type ReserveType
 }
+
+// naca asks for the auto contingent allegiance nobody offers any more; a bit of
+// the CONTROL byte, the last of each CDB of a fixed length (SAM-5 5.2).
+const naca = 0x04
 
 // Senses a decoder answers with.
 var (
@@ -42,8 +57,13 @@ func DecodeCDB(cdb []byte) (c Command, bad Sense, ok bool) {
 		return c, SenseInvalidCDB, false
 	}
 	c.Op = cdb[0]
+	if n := cdbLen(c.Op); n > 1 && cdb[n-1]&naca != 0 {
+		return c, SenseInvalidCDB, false
+	}
 	switch c.Op {
-	case OpTestUnitReady, OpReadCapacity10:
+	case OpRead10, OpWrite10, OpRead16, OpWrite16, OpRead12, OpWrite12, OpOrWrite16:
+		return decodeReadWrite(c, cdb)
+	case OpTestUnitReady, OpReadCapacity10, OpReserve6, OpRelease6:
 		return c, bad, true
 	case OpRequestSense:
 		c.Alloc = uint32(cdb[4])
@@ -52,15 +72,15 @@ func DecodeCDB(cdb []byte) (c Command, bad Sense, ok bool) {
 		return decodeInquiry(c, cdb)
 	case OpModeSense6, OpModeSense10:
 		return decodeModeSense(c, cdb)
-	case OpRead10, OpWrite10, OpRead16, OpWrite16:
-		return decodeReadWrite(c, cdb)
-	case OpSyncCache10, OpSyncCache16:
+	case OpModeSelect6, OpModeSelect10:
+		return decodeModeSelect(c, cdb)
+	case OpSyncCache10, OpSyncCache16, OpPrefetch10, OpPrefetch16:
 		c.rng(cdb)
 		if cdb[1]&0x02 != 0 {
 			c.Flags |= Immed
 		}
 		return c, bad, true
-	case OpWriteSame16:
+	case OpWriteSame10, OpWriteSame16:
 		return decodeWriteSame(c, cdb)
 	case OpUnmap:
 		c.Alloc = uint32(binary.BigEndian.Uint16(cdb[7:]))
@@ -68,6 +88,9 @@ func DecodeCDB(cdb []byte) (c Command, bad Sense, ok bool) {
 	case OpReportLUNs:
 		c.Alloc, c.Action = binary.BigEndian.Uint32(cdb[6:]), cdb[2]
 		return c, bad, true
+	}
+	if c, bad, ok = decodeRare(c, cdb); ok || bad != SenseInvalidOpcode {
+		return c, bad, ok
 	}
 	return decodeAction(c, cdb)
 }
@@ -79,9 +102,18 @@ func decodeAction(c Command, cdb []byte) (_ Command, bad Sense, ok bool) {
 	switch c.Op {
 	case OpServiceActionIn16:
 		c.Alloc = binary.BigEndian.Uint32(cdb[10:])
+		if c.Action == ActionGetLBAStatus {
+			c.LBA = binary.BigEndian.Uint64(cdb[2:])
+			return c, bad, true
+		}
 		return c, bad, c.Action == ActionReadCapacity16 || refuse(&bad)
 	case OpMaintenanceIn:
-		c.Alloc, c.Extended = binary.BigEndian.Uint32(cdb[6:]), cdb[1]>>5 == 1
+		c.Alloc = binary.BigEndian.Uint32(cdb[6:])
+		if c.Action == ActionReportOpcodes {
+			c.Bits, c.Of, c.OfAction = cdb[2], cdb[3], binary.BigEndian.Uint16(cdb[4:])
+			return c, bad, c.Bits&^(ReportTimeouts|ReportEither) == 0 || refuse(&bad)
+		}
+		c.Extended = cdb[1]>>5 == 1
 		return c, bad, c.Action == ActionReportTPG && cdb[1]>>5 <= 1 || refuse(&bad)
 	case OpPersistentReserveIn:
 		c.Alloc = uint32(binary.BigEndian.Uint16(cdb[7:]))
@@ -111,9 +143,14 @@ func cdbLen(op byte) int {
 }
 
 func (c *Command) rng(cdb []byte) {
-	if cdbLen(c.Op) == 10 {
+	switch cdbLen(c.Op) {
+	case 10:
 		c.LBA = uint64(binary.BigEndian.Uint32(cdb[2:]))
 		c.Blocks = uint32(binary.BigEndian.Uint16(cdb[7:]))
+		return
+	case 12:
+		c.LBA = uint64(binary.BigEndian.Uint32(cdb[2:]))
+		c.Blocks = binary.BigEndian.Uint32(cdb[6:])
 		return
 	}
 	c.LBA, c.Blocks = binary.BigEndian.Uint64(cdb[2:]), binary.BigEndian.Uint32(cdb[10:])
@@ -136,12 +173,7 @@ func decodeModeSense(c Command, cdb []byte) (_ Command, bad Sense, ok bool) {
 
 func decodeReadWrite(c Command, cdb []byte) (_ Command, bad Sense, ok bool) {
 	c.rng(cdb)
-	if cdb[1]&0x08 != 0 {
-		c.Flags |= FUA
-	}
-	if cdb[1]&0x10 != 0 {
-		c.Flags |= DPO
-	}
+	c.Flags = rwFlags(cdb[1])
 	// RDPROTECT / WRPROTECT: we format no protection information.
 	return c, bad, cdb[1]>>5 == 0 || refuse(&bad)
 }
@@ -151,9 +183,13 @@ func decodeWriteSame(c Command, cdb []byte) (_ Command, bad Sense, ok bool) {
 	if cdb[1]&0x08 != 0 {
 		c.Flags |= Unmap
 	}
-	if cdb[1]&0x01 != 0 {
-		c.Flags |= NDOB
+	legal := byte(0x08)
+	if c.Op == OpWriteSame16 {
+		legal |= 0x01
+		if cdb[1]&0x01 != 0 {
+			c.Flags |= NDOB
+		}
 	}
 	// WRPROTECT, ANCHOR and the obsolete PBDATA/LBDATA are not offered.
-	return c, bad, cdb[1]&0xf6 == 0 || refuse(&bad)
+	return c, bad, cdb[1]&^legal == 0 || refuse(&bad)
 }

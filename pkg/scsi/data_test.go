@@ -34,7 +34,7 @@ func TestVPDPagesComeBack(t *testing.T) {
 	if s, err := ParseSerial(AppendSerial(nil, " beef ")); err != nil || s != "beef" {
 		t.Error(s, err)
 	}
-	l := BlockLimits{WriteSameNonZero: true, OptimalGranule: 8, MaxTransfer: 2048, OptimalTransfer: 64, MaxUnmap: 1 << 20,
+	l := BlockLimits{WriteSameNonZero: true, MaxCompareWrite: 9, OptimalGranule: 8, MaxTransfer: 2048, OptimalTransfer: 64, MaxUnmap: 1 << 20,
 		MaxUnmapDescriptors: 1, UnmapGranule: 8, UnmapAlign: 3, HasUnmapAlign: true, MaxWriteSame: 1 << 40}
 	if got, err := ParseBlockLimits(l.Append(nil)); err != nil || got != l {
 		t.Errorf("%+v %v", got, err)
@@ -42,7 +42,7 @@ func TestVPDPagesComeBack(t *testing.T) {
 	if r, err := ParseRotationRate(AppendRotationRate(nil, 7200)); err != nil || r != 7200 {
 		t.Error(r, err)
 	}
-	p := Provisioning{LBPU: true, LBPWS: true, LBPRZ: true, Kind: 2, Anchor: true}
+	p := Provisioning{LBPU: true, LBPWS: true, LBPWS10: true, LBPRZ: true, Kind: 2, Anchor: true}
 	if got, err := ParseProvisioning(p.Append(nil)); err != nil || got != p {
 		t.Errorf("%+v %v", got, err)
 	}
