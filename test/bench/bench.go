@@ -33,6 +33,9 @@ type bench struct {
 type peer struct {
 	name string
 	uri  string
+	// load runs one job; nil is fio on uri. A job that is itself what is
+	// compared reports its CPU time, and has no server.
+	load func(b *bench, w workload, seconds float64) (result, error)
 	// server's CPU time is what an I/O costs; behind is the rest of its path.
 	server, behind *process
 }
@@ -45,6 +48,9 @@ type workload struct {
 	bandwidth bool // shown in MB/s
 	// goals by name of the baseline: the ratio claimed.
 	goals map[string]float64
+	// cost is the goal for the CPU time per I/O of ours over the baselines', at
+	// most; 0: none.
+	cost float64
 }
 
 // suite brings up peers, ours first, and says what to run on them.
@@ -105,6 +111,9 @@ func (b *bench) suite(name string, s suite) error {
 		return err
 	}
 	for _, p := range peers {
+		if p.load != nil {
+			continue
+		}
 		if _, err := b.fio(p, workload{rw: "write", bs: "1M", depth: 4}, fill); err != nil {
 			return fmt.Errorf("fill %s: %w", p.name, err)
 		}
@@ -142,7 +151,7 @@ func (b *bench) rounds(peers []peer, w workload) ([][]sample, error) {
 	again := append(append([]peer{}, peers...), peers[0])
 	samples := make([][]sample, len(again))
 	for _, p := range again {
-		if _, err := b.fio(p, w, warm); err != nil {
+		if _, err := b.load(p, w, warm); err != nil {
 			return nil, fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
@@ -163,7 +172,7 @@ func (b *bench) rounds(peers []peer, w workload) ([][]sample, error) {
 // sample is one run of a workload on one peer.
 type sample struct {
 	iops, mbps float64
-	cpu        float64 // microseconds of the server per I/O
+	cpu        float64 // microseconds of the server, or of the load that is compared, per I/O
 	path       float64 // the same of client, server and target together
 }
 
@@ -172,18 +181,35 @@ func (b *bench) measure(p peer, w workload) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
-	r, err := b.fio(p, w, b.seconds)
+	r, err := b.load(p, w, b.seconds)
 	if err != nil {
 		return sample{}, errors.Join(err, p.health())
 	}
 	server2, behind2, err := p.cpuTimes()
-	r.cpu = float64((server2 - server).Microseconds()) / r.ios
-	r.path += r.cpu + float64((behind2-behind).Microseconds())/r.ios
+	own := float64((server2 - server).Microseconds()) / r.ios
+	r.cpu += own
+	r.path += own + float64((behind2-behind).Microseconds())/r.ios
 	return r.sample, err
+}
+
+// result is a sample and the number of I/Os behind it.
+type result struct {
+	sample
+	ios float64
+}
+
+func (b *bench) load(p peer, w workload, seconds float64) (result, error) {
+	if p.load != nil {
+		return p.load(b, w, seconds)
+	}
+	return b.fio(p, w, seconds)
 }
 
 // health says what became of the server after a failed job.
 func (p *peer) health() error {
+	if p.server == nil {
+		return nil
+	}
 	state := "still runs"
 	select {
 	case <-p.server.done:
@@ -194,7 +220,10 @@ func (p *peer) health() error {
 }
 
 func (p *peer) cpuTimes() (server, behind time.Duration, err error) {
-	if server, err = p.server.cpuTime(); err == nil && p.behind != nil {
+	if p.server != nil {
+		server, err = p.server.cpuTime()
+	}
+	if err == nil && p.behind != nil {
 		behind, err = p.behind.cpuTime()
 	}
 	return server, behind, err

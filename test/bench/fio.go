@@ -20,14 +20,8 @@ const (
 	warm = 0.3 // seconds, not recorded
 )
 
-// fioResult is a sample and the number of I/Os behind it.
-type fioResult struct {
-	sample
-	ios float64
-}
-
 // fio runs one job on a peer for so many seconds.
-func (b *bench) fio(p peer, w workload, seconds float64) (fioResult, error) {
+func (b *bench) fio(p peer, w workload, seconds float64) (result, error) {
 	arg := b.pin([]string{"fio", "--name=job", "--ioengine=nbd", "--uri=" + p.uri, "--output-format=json",
 		"--rw=" + w.rw, "--bs=" + w.bs, fmt.Sprintf("--iodepth=%d", w.depth),
 		fmt.Sprintf("--size=%d", deviceSize), "--randrepeat=1", "--norandommap"})
@@ -44,7 +38,7 @@ func (b *bench) fio(p peer, w workload, seconds float64) (fioResult, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.Output()
 	if err != nil {
-		return fioResult{}, fmt.Errorf("fio --rw=%s --bs=%s: %w: %s", w.rw, w.bs, errors.Join(err, ctx.Err()), errOut.String())
+		return result{}, fmt.Errorf("fio --rw=%s --bs=%s: %w: %s", w.rw, w.bs, errors.Join(err, ctx.Err()), errOut.String())
 	}
 	return parseFio(string(out))
 }
@@ -56,10 +50,10 @@ type fioSide struct {
 }
 
 // parseFio reads fio's JSON, which may follow lines of text.
-func parseFio(out string) (fioResult, error) {
+func parseFio(out string) (result, error) {
 	i := strings.Index(out, "{")
 	if i < 0 {
-		return fioResult{}, fmt.Errorf("fio printed no result: %.200s", out)
+		return result{}, fmt.Errorf("fio printed no result: %.200s", out)
 	}
 	var r struct {
 		Jobs []struct {
@@ -72,18 +66,18 @@ func parseFio(out string) (fioResult, error) {
 		} `json:"jobs"`
 	}
 	if err := json.Unmarshal([]byte(out[i:]), &r); err != nil {
-		return fioResult{}, fmt.Errorf("fio's result: %w", err)
+		return result{}, fmt.Errorf("fio's result: %w", err)
 	}
 	if len(r.Jobs) != 1 || r.Jobs[0].Error != 0 {
-		return fioResult{}, fmt.Errorf("fio's job failed: %.300s", out[i:])
+		return result{}, fmt.Errorf("fio's job failed: %.300s", out[i:])
 	}
 	side := r.Jobs[0].Read
 	if r.Jobs[0].Write.Total > side.Total {
 		side = r.Jobs[0].Write
 	}
 	if side.Total == 0 {
-		return fioResult{}, errors.New("fio's job did no I/O")
+		return result{}, errors.New("fio's job did no I/O")
 	}
 	client := (r.Jobs[0].User + r.Jobs[0].System) / 100 * r.Jobs[0].Runtime * 1e3
-	return fioResult{ios: side.Total, sample: sample{iops: side.IOPS, mbps: side.Bytes / 1e6, path: client / side.Total}}, nil
+	return result{ios: side.Total, sample: sample{iops: side.IOPS, mbps: side.Bytes / 1e6, path: client / side.Total}}, nil
 }

@@ -35,13 +35,13 @@ type config struct {
 
 func main() {
 	var c config
-	flag.StringVar(&c.suites, "suites", "nbd,iscsi", "what to measure: "+strings.Join(suiteNames(), ", "))
+	flag.StringVar(&c.suites, "suites", "nbd,iscsi,target,initiator", "what to measure: "+strings.Join(suiteNames(), ", "))
 	flag.IntVar(&c.rounds, "rounds", 7, "rounds of each workload, at least 7 for a figure to be published")
 	flag.Float64Var(&c.seconds, "seconds", 1, "length of one sample, seconds")
 	flag.StringVar(&c.cpu, "cpu", "0", "CPU that everything is pinned to; empty: not pinned, too noisy for claims")
 	flag.StringVar(&c.json, "json", os.Getenv("JSON"), "file for one JSON object per claim (also $JSON)")
 	flag.StringVar(&c.bin, "bin", "bin/csi-mpath", "the csi-mpath binary, for the suites that attach")
-	flag.DurationVar(&c.budget, "budget", 40*time.Minute, "longest time for everything")
+	flag.DurationVar(&c.budget, "budget", 60*time.Minute, "longest time for everything")
 	flag.IntVar(&c.nice, "nice", 0, "autogroup nice value of everything measured, -20..19")
 	flag.BoolVar(&c.verbose, "v", false, "show what the servers print")
 	flag.Parse()

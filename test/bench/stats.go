@@ -72,8 +72,10 @@ type claim struct {
 	Hi       float64 `json:"hi"`
 	Rounds   int     `json:"rounds"`
 	Goal     float64 `json:"goal"`
-	Met      bool    `json:"met"`
-	Void     bool    `json:"void,omitempty"`
+	// AtMost: Goal is a ceiling.
+	AtMost bool `json:"at_most,omitempty"`
+	Met    bool `json:"met"`
+	Void   bool `json:"void,omitempty"`
 	// Ours and Theirs are medians: IOPS or MB/s; CPU of the server per I/O, µs.
 	Ours      float64 `json:"ours"`
 	Theirs    float64 `json:"theirs"`
@@ -105,6 +107,11 @@ func judge(suite string, peers []peer, w workload, samples [][]sample) []claim {
 		out = append(out, c)
 		c.compare("IO per CPU second", samples[0], samples[i], control(samples, perCPUOf), perCPUOf)
 		out = append(out, c)
+		if w.cost > 0 {
+			c.Goal, c.AtMost = w.cost, true
+			c.compare("CPU us per IO", samples[0], samples[i], control(samples, cpuOf), cpuOf)
+			out = append(out, c)
+		}
 	}
 	return out
 }
@@ -114,12 +121,19 @@ func (c *claim) compare(metric string, ours, theirs []sample, control float64, o
 	c.Metric, c.Ratio, c.Lo, c.Hi = metric, r.median, r.lo, r.hi
 	c.Ours, c.Theirs = middle(ours, of), middle(theirs, of)
 	c.Control, c.Void = control, !holds(control)
-	c.Met = r.median >= c.Goal && !c.Void
+	c.Met = !c.Void && (c.AtMost && r.median <= c.Goal || !c.AtMost && r.median >= c.Goal)
 }
 
 func (c *claim) line() string {
-	return fmt.Sprintf("%.2fx [%.2f..%.2f] of %s (%.0f against %.0f %s; server CPU per I/O %.1f against %.1f us; control %.3f)",
+	return fmt.Sprintf("%.2fx [%.2f..%.2f] of %s (%.4g against %.4g %s; CPU per I/O %.1f against %.1f us; control %.3f)",
 		c.Ratio, c.Lo, c.Hi, c.Baseline, c.Ours, c.Theirs, c.Metric, c.OursCPU, c.TheirsCPU, c.Control)
+}
+
+func (c *claim) bound() string {
+	if c.AtMost {
+		return "<="
+	}
+	return ">="
 }
 
 func (c *claim) state() string {
@@ -135,10 +149,10 @@ func (c *claim) state() string {
 // table prints all claims.
 func (b *bench) table(to io.Writer) {
 	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "suite\tworkload\tbaseline\tmetric\tours\ttheirs\tratio\tspread\tgoal\t\tserver CPU us/IO\ttheirs\tratio\tcontrol\trounds")
+	fmt.Fprintln(t, "suite\tworkload\tbaseline\tmetric\tours\ttheirs\tratio\tspread\tgoal\t\tCPU us/IO\ttheirs\tratio\tcontrol\trounds")
 	for _, c := range b.claims {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.0f\t%.0f\t%.2f\t%.2f..%.2f\t%.2f\t%s\t%.1f\t%.1f\t%.2f\t%.3f\t%d\n",
-			c.Suite, c.Claim, c.Baseline, c.Metric, c.Ours, c.Theirs, c.Ratio, c.Lo, c.Hi, c.Goal, c.state(),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.5g\t%.5g\t%.2f\t%.2f..%.2f\t%s%.2f\t%s\t%.1f\t%.1f\t%.2f\t%.3f\t%d\n",
+			c.Suite, c.Claim, c.Baseline, c.Metric, c.Ours, c.Theirs, c.Ratio, c.Lo, c.Hi, c.bound(), c.Goal, c.state(),
 			c.OursCPU, c.TheirsCPU, c.CPURatio, c.Control, c.Rounds)
 	}
 	_ = t.Flush()

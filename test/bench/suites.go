@@ -10,8 +10,10 @@ import (
 
 // suites by name. One more is a function that starts its peers, ours first.
 var suites = map[string]suite{
-	"nbd":   {start: startNBD, workloads: nbdWorkloads},
-	"iscsi": {start: startISCSI, workloads: iscsiWorkloads},
+	"nbd":       {start: startNBD, workloads: nbdWorkloads},
+	"iscsi":     {start: startISCSI, workloads: iscsiWorkloads},
+	"target":    {start: startTarget, workloads: targetWorkloads},
+	"initiator": {start: startInitiator, workloads: initiatorWorkloads},
 }
 
 func suiteNames() []string {
@@ -109,19 +111,24 @@ func startISCSI(b *bench) ([]peer, error) {
 	if err := need("fio", "tgtd", "tgtadm", "qemu-storage-daemon", "taskset"); err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(b.bin); err != nil {
-		return nil, fmt.Errorf("%w: run make build, or say where it is with --bin", err)
-	}
 	tgt, portal, err := b.startTgt()
 	if err != nil {
 		return nil, err
 	}
+	return b.attached(tgt, portal, "1")
+}
+
+// attached serves one LUN of a target by NBD, with each of the peers.
+func (b *bench) attached(behind *process, portal, lun string) ([]peer, error) {
+	if _, err := os.Stat(b.bin); err != nil {
+		return nil, fmt.Errorf("%w: run make build, or say where it is with --bin", err)
+	}
 	ours, qemu := b.path("ours"), b.path("qemu")
-	return b.servers([]peer{{name: "csi-mpath", uri: uri(ours, ""), behind: tgt}, {name: qemuISCSI, uri: uri(qemu, "d"), behind: tgt}},
+	return b.servers([]peer{{name: "csi-mpath", uri: uri(ours, ""), behind: behind}, {name: qemuISCSI, uri: uri(qemu, "d"), behind: behind}},
 		[]string{ours, qemu}, [][]string{
-			{b.bin, "attach", "--iscsi", portal, "--target", iqn, "--lun", "1", "--socket", ours, "--state-dir", b.path("state")},
+			{b.bin, "attach", "--iscsi", portal, "--target", iqn, "--lun", lun, "--socket", ours, "--state-dir", b.path("state")},
 			qemuDaemon(qemu, "driver=iscsi,node-name=d,transport=tcp,portal="+portal+",target="+iqn+
-				",lun=1,initiator-name=iqn.2026-01.io.csi-mpath:qemu,cache.direct=on"),
+				",lun="+lun+",initiator-name=iqn.2026-01.io.csi-mpath:qemu,cache.direct=on"),
 		})
 }
 
@@ -160,6 +167,15 @@ func (b *bench) startTgt() (p *process, portal string, err error) {
 		}
 	}
 	return p, portal, nil
+}
+
+// answers reports whether somebody listens at address.
+func answers(address string) bool {
+	c, err := net.Dial("tcp", address)
+	if err == nil {
+		_ = c.Close()
+	}
+	return err == nil
 }
 
 // freePort finds a loopback port that was free a moment ago.
