@@ -3,6 +3,7 @@ package target
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
 
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
@@ -203,6 +204,10 @@ func (c *Conn) textAnswer(keys pdu.Keys) []byte {
 	for _, k := range keys {
 		switch k.Key {
 		case "SendTargets":
+			if c.m.directory != nil {
+				out = c.m.directory(out, c.sess.key.initiator, strings.TrimPrefix(k.Value, "All"))
+				continue
+			}
 			all := c.sess.discovery && k.Value == "All"
 			if all || k.Value == c.m.cfg.Name || !c.sess.discovery && k.Value == "" {
 				out = c.m.appendTargets(out)

@@ -43,6 +43,8 @@ const (
 	maxConns      = 2048
 	maxLUNs       = 1024
 	maxPortals    = 256
+	maxTargets    = 1024 // of a Hub
+	maxGreetings  = 256  // connections of a Door whose first PDU has not come
 	maxRules      = 1024
 	maxLoginLegs  = 32
 	maxLoginText  = 64 << 10

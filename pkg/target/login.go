@@ -151,7 +151,7 @@ func (c *Conn) introduce(keys pdu.Keys) (bad [2]byte, reply pdu.Keys) {
 		return c.portal.refuse, nil
 	case len(m.cfg.Initiators) > 0 && !slices.Contains(m.cfg.Initiators, name):
 		return statusForbidden, nil
-	case named && !l.discovery && target != m.cfg.Name:
+	case named && !l.discovery && (target != m.cfg.Name || m.directory != nil):
 		return statusNotFound, nil
 	case c.portal.redirect != "" && !l.discovery:
 		bad = statusMovedTemp

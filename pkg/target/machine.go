@@ -38,6 +38,10 @@ type Machine struct {
 	idle     int // bytes in buffers
 	buffered int // bytes of write data handed out
 
+	// directory, if set, answers SendTargets, and makes this a target that no
+	// name means: see Hub.
+	directory func(out []byte, initiator, only string) []byte
+
 	// Run starts a slow job of a store beside the machine and gives its result
 	// to done, which must be called with the machine's lock held. nil runs it
 	// at once.
@@ -105,23 +109,32 @@ func NewMachine(cfg Config) (*Machine, error) {
 	m := &Machine{cfg: cfg, units: map[uint32]*unit{}, groups: map[uint16]scsi.AccessState{},
 		sessions: map[sessionKey]*session{}, nextTSIH: 1}
 	for _, l := range cfg.LUNs {
-		if l.Store == nil {
-			return nil, errNoLUN
-		}
-		wire, err := scsi.LUNFromNumber(l.Number)
-		if err != nil || l.Number >= 1<<14 {
-			return nil, fmt.Errorf("target %s: LUN %d is out of 0..16383", cfg.Name, l.Number)
-		}
-		if m.units[l.Number] != nil {
-			return nil, fmt.Errorf("target %s: LUN %d twice", cfg.Name, l.Number)
-		}
-		if err := l.fill(cfg.Name, l.Number, l.Store); err != nil {
+		u, err := m.newUnit(l)
+		if err != nil {
 			return nil, err
 		}
-		m.units[l.Number] = &unit{LUN: l, wire: wire}
+		m.units[l.Number] = u
 		m.numbers = append(m.numbers, l.Number)
 	}
 	return m, nil
+}
+
+// newUnit checks and completes a logical unit that is to be added.
+func (m *Machine) newUnit(l LUN) (*unit, error) {
+	if l.Store == nil {
+		return nil, errNoLUN
+	}
+	wire, err := scsi.LUNFromNumber(l.Number)
+	if err != nil || l.Number >= 1<<14 {
+		return nil, fmt.Errorf("target %s: LUN %d is out of 0..16383", m.cfg.Name, l.Number)
+	}
+	if m.units[l.Number] != nil || len(m.units) >= maxLUNs {
+		return nil, fmt.Errorf("target %s: LUN %d twice, or more than %d", m.cfg.Name, l.Number, maxLUNs)
+	}
+	if err := l.fill(m.cfg.Name, l.Number, l.Store); err != nil {
+		return nil, err
+	}
+	return &unit{LUN: l, wire: wire}, nil
 }
 
 // AddPortal adds a portal and returns its number, from 1.

@@ -32,6 +32,7 @@ type Portal struct {
 	addr     string
 	listener net.Listener // nil while stopped; under s.mu
 	conns    map[*conn]struct{}
+	left     bool // serves no more; under s.mu
 }
 
 // conn is one TCP connection. Its reader goroutine receives; whoever sets
@@ -171,7 +172,7 @@ func (p *Portal) accept(l net.Listener) {
 				return
 			}
 			if err == nil {
-				p.serve(c)
+				p.serve(c, nil)
 			}
 		}
 	}()
@@ -225,8 +226,8 @@ func (k *conn) reset() {
 	_ = k.sock.Abort()
 }
 
-// serve starts a connection.
-func (p *Portal) serve(nc net.Conn) {
+// serve starts a connection of which first was read already.
+func (p *Portal) serve(nc net.Conn, first []byte) {
 	sock, err := poll.NewSocket(nc)
 	if err != nil {
 		_ = nc.Close()
@@ -234,9 +235,12 @@ func (p *Portal) serve(nc net.Conn) {
 	}
 	s := p.s
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.m.Connect(p.number, time.Now())
-	if c == nil || s.closed {
+	var c *Conn
+	if !s.closed && !p.left {
+		c = s.m.Connect(p.number, time.Now())
+	}
+	if c == nil {
+		s.mu.Unlock()
 		_ = nc.Close()
 		return
 	}
@@ -244,9 +248,11 @@ func (p *Portal) serve(nc net.Conn) {
 	k.idle.L = &s.mu
 	c.User = k
 	p.conns[k] = struct{}{}
+	c.Input(time.Now(), first)
 	s.arm()
 	s.wg.Add(1)
 	go k.read()
+	s.settle(nil)
 }
 
 // read receives and works until the connection ends.

@@ -1,0 +1,65 @@
+package target
+
+import (
+	"fmt"
+	"os"
+)
+
+// grower is a store that can become longer. Grow must not run beside another
+// method of its store but Flush.
+type grower interface{ Grow(size uint64) error }
+
+// growPiece is what Grow copies at once, bytes.
+const growPiece = 64 << 10
+
+// Grow makes the store size bytes long; what is new is zero. It copies, but
+// touches no memory for what was never written.
+func (r *RAM) Grow(size uint64) error {
+	if size < r.Size() {
+		return fmt.Errorf("target store: %d bytes in memory do not become %d", r.Size(), size)
+	}
+	for i := range r.locks {
+		r.locks[i].Lock()
+		defer r.locks[i].Unlock()
+	}
+	mem := make([]byte, size)
+	for at := 0; at < len(r.mem); at += growPiece {
+		if piece := r.mem[at:min(at+growPiece, len(r.mem))]; !allZero(piece) {
+			copy(mem[at:], piece)
+		}
+	}
+	r.mem = mem
+	return nil
+}
+
+// Grow makes the file size bytes long, sparsely, unless it is already; a block
+// device must be.
+func (s *File) Grow(size uint64) error {
+	st, err := s.f.Stat()
+	if err != nil {
+		return fmt.Errorf("target store: %w", err)
+	}
+	end, err := FileSize(s.f)
+	if err != nil {
+		return err
+	}
+	if end < size {
+		if !st.Mode().IsRegular() {
+			return fmt.Errorf("target store: %s has %d bytes, not %d: make the device larger first", s.f.Name(), end, size)
+		}
+		if err := s.f.Truncate(int64(size)); err != nil {
+			return fmt.Errorf("target store: %w", full(err))
+		}
+	}
+	s.size = size
+	return nil
+}
+
+// FileSize is the size of a file or block device, bytes.
+func FileSize(f *os.File) (uint64, error) {
+	end, err := f.Seek(0, 2) // a device's Stat has no size
+	if err != nil {
+		return 0, fmt.Errorf("target store: %w", err)
+	}
+	return uint64(end), nil
+}

@@ -1,0 +1,210 @@
+package target
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/csi-mpath/csi-mpath/pkg/iscsi/auth"
+	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+)
+
+// What initiators are told about changes (SPC-4 annex F).
+var (
+	senseModeChanged     = scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x2A, ASCQ: 0x01}
+	senseCapacityChanged = scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x2A, ASCQ: 0x09}
+	senseLUNsChanged     = scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x3F, ASCQ: 0x0E}
+)
+
+// AddLUN adds a logical unit and tells every session.
+func (m *Machine) AddLUN(l LUN) error {
+	u, err := m.newUnit(l)
+	if err != nil {
+		return err
+	}
+	m.inventoryChanged() // told on the units that are known
+	m.units[l.Number] = u
+	m.numbers = append(m.numbers, l.Number)
+	return nil
+}
+
+// RemoveLUN ends what a logical unit does, unanswered, takes it away and tells
+// every session. Its store is the caller's again.
+func (m *Machine) RemoveLUN(n uint32) error {
+	if m.units[n] == nil {
+		return fmt.Errorf("target %s: no LUN %d", m.cfg.Name, n)
+	}
+	for _, s := range m.sessions {
+		m.abortUnit(s, n)
+		delete(s.attentions, n)
+	}
+	for _, p := range m.portals {
+		delete(p.devices, n)
+	}
+	delete(m.units, n)
+	m.numbers = slices.DeleteFunc(m.numbers, func(o uint32) bool { return o == n })
+	m.inventoryChanged()
+	return nil
+}
+
+func (m *Machine) inventoryChanged() {
+	for _, n := range m.numbers {
+		m.attention(n, senseLUNsChanged, nil)
+	}
+}
+
+// Resize makes a LUN as large as its store is now, or size bytes if that is not
+// 0, and tells every session when that is something new.
+func (m *Machine) Resize(n uint32, size uint64) error {
+	u := m.units[n]
+	if u == nil {
+		return fmt.Errorf("target %s: no LUN %d", m.cfg.Name, n)
+	}
+	d := u.Device
+	d.Size = size
+	if err := d.fill(m.cfg.Name, n, u.Store); err != nil {
+		return err
+	}
+	if d.Size != u.Size {
+		u.Device = d
+		m.attention(n, senseCapacityChanged, nil)
+	}
+	return nil
+}
+
+// SetMode changes what a LUN allows, and tells every session when that is new.
+func (m *Machine) SetMode(n uint32, readOnly, writeThrough, thick bool) error {
+	u := m.units[n]
+	if u == nil {
+		return fmt.Errorf("target %s: no LUN %d", m.cfg.Name, n)
+	}
+	if u.ReadOnly != readOnly || u.WriteThrough != writeThrough || u.Thick != thick {
+		u.ReadOnly, u.WriteThrough, u.Thick = readOnly, writeThrough, thick
+		m.attention(n, senseModeChanged, nil)
+	}
+	return nil
+}
+
+// SetAccess changes who is let in. Sessions of initiators that are not any more
+// end at once, with all their tasks (I9); auth is for the logins to come.
+func (m *Machine) SetAccess(initiators []string, c auth.Credentials) error {
+	if err := c.Check(); err != nil {
+		return fmt.Errorf("target %s: %w", m.cfg.Name, err)
+	}
+	m.cfg.Auth, m.cfg.Initiators = c, slices.Clone(initiators)
+	for _, s := range m.sessions {
+		if !m.admits(s.key.initiator) {
+			m.endSession(s, true)
+		}
+	}
+	return nil
+}
+
+// admits reports whether an initiator may log in, as far as its name decides.
+func (m *Machine) admits(initiator string) bool {
+	return len(m.cfg.Initiators) == 0 || slices.Contains(m.cfg.Initiators, initiator)
+}
+
+// SetDepth changes the command window of the sessions to come.
+func (m *Machine) SetDepth(depth int) error {
+	if depth < 1 || depth > maxDepth {
+		return fmt.Errorf("target %s: depth %d is out of 1..%d", m.cfg.Name, depth, maxDepth)
+	}
+	m.cfg.Depth = depth
+	return nil
+}
+
+// RemovePortal ends the sessions of a portal and takes it out of what
+// initiators are told. Its number is not given again.
+func (m *Machine) RemovePortal(n int) error {
+	p := m.portal(n)
+	if p == nil {
+		return errPortal
+	}
+	for _, s := range m.sessions {
+		if s.portal == p {
+			m.endSession(s, true)
+		}
+	}
+	for c := range p.conns {
+		c.close() // of logins under way
+	}
+	group := p.Group
+	p.Address, p.Group = "", 0
+	if !slices.ContainsFunc(m.portals, func(o *portal) bool { return o.Group == group }) {
+		delete(m.groups, group)
+	}
+	return nil
+}
+
+// change runs f with the machine and returns what it says.
+func (s *Server) change(f func(m *Machine) error) (err error) {
+	s.Do(func(m *Machine) { err = f(m) })
+	return err
+}
+
+// AddLUN is Machine.AddLUN.
+func (s *Server) AddLUN(l LUN) error {
+	return s.change(func(m *Machine) error { return m.AddLUN(l) })
+}
+
+// RemoveLUN is Machine.RemoveLUN.
+func (s *Server) RemoveLUN(n uint32) error {
+	return s.change(func(m *Machine) error { return m.RemoveLUN(n) })
+}
+
+// SetMode is Machine.SetMode.
+func (s *Server) SetMode(n uint32, readOnly, writeThrough, thick bool) error {
+	return s.change(func(m *Machine) error { return m.SetMode(n, readOnly, writeThrough, thick) })
+}
+
+// SetAccess is Machine.SetAccess.
+func (s *Server) SetAccess(initiators []string, c auth.Credentials) error {
+	return s.change(func(m *Machine) error { return m.SetAccess(initiators, c) })
+}
+
+// SetDepth is Machine.SetDepth.
+func (s *Server) SetDepth(depth int) error {
+	return s.change(func(m *Machine) error { return m.SetDepth(depth) })
+}
+
+// Grow makes a LUN's store and the LUN size bytes long. Smaller than it is, or
+// a store that cannot grow, is an error and changes nothing. Nothing else runs
+// on the target meanwhile.
+func (s *Server) Grow(n uint32, size uint64) error {
+	return s.change(func(m *Machine) error {
+		u := m.units[n]
+		if u == nil {
+			return fmt.Errorf("target %s: no LUN %d", m.cfg.Name, n)
+		}
+		g, ok := u.Store.(grower)
+		if !ok || size < u.Size || size%uint64(u.BlockSize) != 0 {
+			return fmt.Errorf("target %s LUN %d: cannot grow from %d to %d bytes", m.cfg.Name, n, u.Size, size)
+		}
+		if err := g.Grow(size); err != nil {
+			return err
+		}
+		return m.Resize(n, size)
+	})
+}
+
+// join adds a portal without a listener of its own.
+func (s *Server) join(addr string, pc PortalConfig) (*Portal, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, err := s.m.AddPortal(pc)
+	if err != nil {
+		return nil, err
+	}
+	p := &Portal{s: s, number: n, addr: addr, conns: map[*conn]struct{}{}}
+	s.portals = append(s.portals, p)
+	return p, nil
+}
+
+// leave takes a portal away.
+func (s *Server) leave(p *Portal) {
+	s.Do(func(m *Machine) {
+		p.left = true
+		_ = m.RemovePortal(p.number) // it is there
+	})
+	p.Drop()
+}
