@@ -74,6 +74,8 @@ var rooms = map[string]room{
 	"pkg/agent/export":  {may: []string{"pkg/backend", "pkg/target"}},
 	"pkg/target": {may: []string{"pkg/scsi", "pkg/nvme", "pkg/iscsi/pdu", "pkg/iscsi/auth", "pkg/nvmetcp/pdu",
 		"pkg/nvmetcp/auth", "pkg/blk", "pkg/poll"}},
+	"pkg/target/config": {may: []string{"pkg/scsi", "pkg/iscsi/pdu"}, never: []string{"os", "syscall", "golang.org/x/sys/", "k8s.io/"}},
+	"pkg/target/estate": {may: []string{"pkg/target", "pkg/target/config", "pkg/iscsi/auth", "pkg/scsi"}, never: k8s},
 
 	"pkg/bench": {may: []string{"pkg/device", "pkg/datapath", "pkg/pathsel", "pkg/merge", "pkg/tagset",
 		"pkg/bufpool", "pkg/mpsc", "pkg/poll", "pkg/blk", "pkg/iscsi", "pkg/nvmetcp", "pkg/nbd", "pkg/nbd/nbdtest", "pkg/target"}},
