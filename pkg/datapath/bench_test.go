@@ -29,6 +29,7 @@ func (p *nullPath) Connect(_ context.Context, s blk.Sink) (Queue, error) {
 func (p *nullPath) Facts() Facts                           { return p.facts }
 func (p *nullPath) Refresh(context.Context) (Facts, error) { return p.facts, nil }
 func (p *nullPath) Stats() QueueStats                      { return QueueStats{} }
+func (p *nullPath) Probe(context.Context) error            { return nil }
 func (p *nullPath) Resume()                                {}
 func (p *nullPath) Close(context.Context) error            { p.sink.Lost(nil, errCut); return nil }
 func (p *nullPath) Abort(err error)                        { p.sink.Lost(nil, err) }

@@ -58,6 +58,8 @@ type Config struct {
 	// nothing else is accepted, nor anything smaller. nil: the first path says.
 	Reference     *Identity
 	ReferenceSize uint64
+	// Failback is FailbackImmediate, FailbackManual, or a time.
+	Failback time.Duration
 	// Patient: Open does not give up while its context lives.
 	Patient bool
 	// Events is told of transitions. It is called from control goroutines and
@@ -90,6 +92,11 @@ type Device struct {
 	lanes   [MaxLanes]atomic.Pointer[Lane]
 	laneTop atomic.Int32 // lanes ever used: loads beyond it are zero
 
+	// resting: the judge sleeps until there is traffic. Set by the judge,
+	// cleared by a lane that sends; judgeWake then has a token.
+	resting   atomic.Bool
+	judgeWake chan struct{}
+
 	// unflushed: a write was answered since the last flush began; flushing:
 	// flushes under way (I4). Written by path readers, read on evidence.
 	unflushed atomic.Bool
@@ -102,6 +109,8 @@ type Device struct {
 	reference *Identity // set by the first path that joined
 	incs      uint32
 	noPath    *time.Timer
+	tier      tier          // of the group in use
+	failback  *time.Timer   // running while a better group waits
 	joined    chan struct{} // closed when MinPaths were live once
 	everUp    int
 	hopeless  chan struct{} // every path's last attempt was hopeless
@@ -139,6 +148,9 @@ func Open(ctx context.Context, cfg Config, transports []Transport) (*Device, err
 		d.wg.Add(1)
 		go p.run(run)
 	}
+	if len(d.paths) > 1 {
+		d.wg.Go(func() { d.judgePaths(run) })
+	}
 	select {
 	case <-d.joined:
 		return d, nil
@@ -168,7 +180,8 @@ func newDevice(cfg Config) (*Device, error) {
 	if cfg.CommandTimeout == 0 {
 		cfg.CommandTimeout = 30 * time.Second
 	}
-	d := &Device{cfg: cfg, base: time.Now(), selector: cfg.Selector, joined: make(chan struct{}), hopeless: make(chan struct{}, 1)}
+	d := &Device{cfg: cfg, base: time.Now(), selector: cfg.Selector, judgeWake: make(chan struct{}, 1), tier: tierNone,
+		joined: make(chan struct{}), hopeless: make(chan struct{}, 1)}
 	if d.selector == nil {
 		d.selector = pathsel.ServiceTime{}
 	}

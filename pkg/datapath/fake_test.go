@@ -62,6 +62,8 @@ type fakePath struct {
 	connects int
 	proofs   int // ProveDead succeeds that often
 	taken    int // commands taken
+	stats    QueueStats
+	probe    time.Duration // how long a probe takes
 }
 
 type fakeQueue struct {
@@ -116,9 +118,22 @@ func (p *fakePath) ProveDead(context.Context) error {
 
 func (q *fakeQueue) Facts() Facts                           { q.p.mu.Lock(); defer q.p.mu.Unlock(); return q.p.facts }
 func (q *fakeQueue) Refresh(context.Context) (Facts, error) { return q.Facts(), nil }
-func (q *fakeQueue) Stats() QueueStats                      { return QueueStats{} }
+func (q *fakeQueue) Stats() QueueStats                      { q.p.mu.Lock(); defer q.p.mu.Unlock(); return q.p.stats }
 func (q *fakeQueue) Resume()                                { q.p.mu.Lock(); q.gated = false; q.p.mu.Unlock() }
 func (q *fakeQueue) Abort(cause error)                      { q.p.loseQueue(q, cause, true) }
+
+func (q *fakeQueue) Probe(ctx context.Context) error {
+	q.p.mu.Lock()
+	t := time.NewTimer(q.p.probe)
+	q.p.mu.Unlock()
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 func (q *fakeQueue) Submit(c *blk.Command, _ int) bool {
 	q.p.mu.Lock()

@@ -55,4 +55,30 @@ const (
 	// closeGrace bounds the wait for runners that give the last answers of a
 	// device that is gone: they wait for nothing.
 	closeGrace = time.Second
+
+	// judgePeriod is how often the paths are compared while there is traffic.
+	judgePeriod = 100 * time.Millisecond
+	// judgeRest: after so many looks without an answer the judge rests.
+	judgeRest = 10
+	// A path is marginal when badLooks looks in a row its cost was marginalRatio
+	// times that of the best other, and its answers took marginalFloor or more.
+	marginalRatio = 10.0
+	marginalFloor = 2 * time.Millisecond
+	badLooks      = 3
+	// enoughAnswers make a window, or as many as came in half of costFresh; a
+	// cost older than costFresh says nothing.
+	enoughAnswers = 4
+	costFresh     = time.Second
+	// queueFloor is added to every queue, bytes: what a command costs besides
+	// its data.
+	queueFloor = 16 << 10
+	// A marginal path is probed every probeEvery. It recovers after goodProbes
+	// probes in a row within probeRatio times the time of a path in order; one
+	// that relapses within relapseWithin needs twice as many, up to maxGoodProbes.
+	probeEvery    = time.Second
+	probeTimeout  = 5 * time.Second
+	goodProbes    = 5
+	maxGoodProbes = 60
+	probeRatio    = 3
+	relapseWithin = time.Minute
 )

@@ -14,7 +14,8 @@ import (
 // Set before it is published and constant: path, inc, q. Under the device's
 // control lock: facts, access, suspended. By the lanes' runners and the path's
 // reader: loads, history, touched. By the path's reader, or whoever retires the
-// path after it: answered. evidence is set by the reader and taken by the
+// path after it: answered, carried, moved (the judge reads it: a stale one is
+// counted in the next look). evidence is set by the reader and taken by the
 // path's control goroutine.
 type live struct {
 	path *Path
@@ -29,6 +30,8 @@ type live struct {
 	loads    [MaxLanes]pathsel.Load
 	history  pathsel.History
 	answered int           // answers since the last BatchEnd
+	carried  uint64        // their bytes
+	moved    atomic.Uint64 // bytes answered, as of the last BatchEnd
 	window   atomic.Int64  // commands allowed in flight; shrinks on BUSY
 	touched  atomic.Uint64 // lanes with answers held since the last BatchEnd
 	evidence atomic.Uint32 // blk.Evidence not yet handled
@@ -42,6 +45,7 @@ func (lv *live) Complete(c *blk.Command) {
 	l := lv.dev.lanes[c.Lane].Load()
 	lv.loads[c.Lane].End(c.Len)
 	lv.answered++
+	lv.carried += uint64(c.Len)
 	if bit := uint64(1) << c.Lane; lv.touched.Load()&bit == 0 {
 		lv.touched.Or(bit)
 	}
@@ -53,7 +57,8 @@ func (lv *live) BatchEnd() {
 	if lv.dev.selector.Needs() == pathsel.NeedsHistory {
 		lv.history.Finished(lv.dev.now(), lv.answered)
 	}
-	lv.answered = 0
+	lv.moved.Add(lv.carried)
+	lv.answered, lv.carried = 0, 0
 	for m := lv.touched.Swap(0); m != 0; m &= m - 1 {
 		l := lv.dev.lanes[bits.TrailingZeros64(m)].Load()
 		if l == nil {

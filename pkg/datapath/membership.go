@@ -222,7 +222,10 @@ func (d *Device) update(lv *live, f Facts) error {
 
 // rebuildLocked publishes a new table, and grows the device when every live
 // path shows the same larger size. It reports whether it grew.
-func (d *Device) rebuildLocked() (grown bool) {
+func (d *Device) rebuildLocked() (grown bool) { return d.rebuild(false) }
+
+// rebuild is rebuildLocked; now skips the wait of Failback. Under mu.
+func (d *Device) rebuild(now bool) (grown bool) {
 	lives := make([]*live, 0, len(d.paths))
 	sizes := make([]uint64, 0, len(d.paths))
 	for _, p := range d.paths {
@@ -239,6 +242,7 @@ func (d *Device) rebuildLocked() (grown bool) {
 	if t.since = old.since; old.best() == nil {
 		t.since = time.Now()
 	}
+	d.settleGroupLocked(t, now)
 	d.table.Store(t)
 	d.noPathLocked(t.best() != nil)
 	return grown

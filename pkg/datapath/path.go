@@ -53,6 +53,9 @@ type Path struct {
 	// Under dev.mu:
 	state      PathState
 	stateSince time.Time
+	marginal   bool // the judge's mark
+	drained    bool // an operator keeps I/O off it
+	preferred  bool // an operator wants I/O on it
 	live       *live
 	lastErr    error
 	seen       *Facts // of the last incarnation that joined

@@ -42,6 +42,9 @@ type Queue interface {
 	Resume()
 	// Stats is what the incarnation counted so far.
 	Stats() QueueStats
+	// Probe reads one block to see how long that takes. An answer of any kind is
+	// no error.
+	Probe(ctx context.Context) error
 	// Close ends the incarnation in order. Outstanding commands are Lost.
 	Close(ctx context.Context) error
 	// Abort ends it at once; Lost follows.
@@ -52,6 +55,11 @@ type Queue interface {
 type QueueStats struct {
 	Latency      time.Duration // moving average of sampled answer times
 	Recvs, Sends uint64        // system calls on its socket
+	// Answers counts the sampled answers, Busy is the sum of their times, and
+	// Waiting since when the sampled command in flight is out, 0 for none.
+	Answers uint64
+	Busy    time.Duration
+	Waiting time.Duration
 }
 
 // Access is a path's ALUA or ANA access state.

@@ -24,6 +24,9 @@ const (
 func (l *Lane) launchAll() {
 	t := l.dev.table.Load()
 	group := t.best()
+	if l.dev.resting.Load() {
+		l.dev.wakeJudge()
+	}
 	l.beginBatch(group)
 	for retried := false; l.head != nil; {
 		switch l.launch(&l.slots[l.head.Slot], group) {

@@ -3,6 +3,7 @@ package datapath
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
@@ -20,6 +21,10 @@ const (
 	PathIdentityMismatch EventKind = "PathIdentityMismatch"
 	Fenced               EventKind = "Fenced"
 	Grown                EventKind = "VolumeGrown"
+	PathMarginal         EventKind = "PathMarginal"
+	PathRecovered        EventKind = "PathRecovered"
+	PathOrder            EventKind = "PathChangedByOperator"
+	Failback             EventKind = "Failback"
 	CacheLost            EventKind = "CacheLost"
 	Inherited            EventKind = "WritesInDoubt"
 )
@@ -46,10 +51,14 @@ func (d *Device) fenced(f *fence) {
 
 // PathStatus is one row of the path table.
 type PathStatus struct {
-	Name      string        `json:"path"`
-	State     string        `json:"state"`
-	Since     time.Time     `json:"since"`
-	Access    string        `json:"access,omitempty"`
+	Name   string    `json:"path"`
+	State  string    `json:"state"`
+	Since  time.Time `json:"since"`
+	Access string    `json:"access,omitempty"`
+	// Group is preferred, optimized, non-optimized, marginal or drained; InUse
+	// says that new I/O goes there now.
+	Group     string        `json:"group,omitempty"`
+	InUse     bool          `json:"inUse"`
 	Local     string        `json:"local,omitempty"`
 	Latency   time.Duration `json:"latencyNanoseconds"`
 	Commands  uint64        `json:"inFlight"`
@@ -107,6 +116,9 @@ func (d *Device) pathStatusLocked(p *Path) PathStatus {
 		ps.Access, ps.Local = lv.access.String(), lv.facts.Local
 		ps.Latency, ps.Recvs, ps.Sends = qs.Latency, qs.Recvs, qs.Sends
 		ps.Commands, ps.Bytes = lv.inflight()
+		if t := lv.tier(); t != tierNone {
+			ps.Group, ps.InUse = t.String(), slices.Contains(d.table.Load().best(), lv)
+		}
 		if lv.suspended {
 			ps.State = "identifying"
 		}

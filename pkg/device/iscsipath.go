@@ -241,7 +241,17 @@ func (q *iscsiQueue) Kick() { q.lun.Kick() }
 // Stats implements datapath.Queue.
 func (q *iscsiQueue) Stats() datapath.QueueStats {
 	recvs, sends, _ := q.s.Stats()
-	return datapath.QueueStats{Latency: q.lun.Latency(), Recvs: recvs, Sends: sends}
+	st := datapath.QueueStats{Latency: q.lun.Latency(), Recvs: recvs, Sends: sends}
+	st.Answers, st.Busy, st.Waiting = q.lun.Samples()
+	return st
+}
+
+// Probe implements datapath.Queue: the first block is read, and thrown away.
+func (q *iscsiQueue) Probe(ctx context.Context) error {
+	var cdb [scsi.CDBLen]byte
+	n := scsi.PutRead16(cdb[:], 0, 1, 0)
+	_, err := q.s.Exec(ctx, q.p.cfg.LUN, cdb[:n], make([]byte, q.facts.Limits.BlockSize), nil)
+	return err
 }
 
 // Refresh implements datapath.Queue.

@@ -29,11 +29,15 @@ type LUN struct {
 	_      [32]byte
 
 	// Latency sampling: one command at a time. sample is its ITT, written by the
-	// sender when 0, cleared by the reader; sampleAt belongs to whoever may
-	// write sample. ewma is written by the reader, nanoseconds.
-	sample   atomic.Uint32
-	sampleAt int64
-	ewma     atomic.Int64
+	// sender when 0, cleared by the reader; sampleAt is written by whoever may
+	// write sample. ewma, sampled and sampledFor are written by the reader;
+	// nanoseconds. Samples reads them all: one from another moment than the
+	// others makes one look at the path a little wrong.
+	sample     atomic.Uint32
+	sampleAt   atomic.Int64
+	ewma       atomic.Int64
+	sampled    atomic.Uint64
+	sampledFor atomic.Int64
 
 	// gate is the number of the latest evidence against the identity: nothing of
 	// the unit is sent until Resume (I1); 0 is open. Set by the reader, cleared by
@@ -103,6 +107,15 @@ func (l *LUN) evidence(e blk.Evidence) {
 // Latency is a moving average of sampled command times; 0 before the first.
 func (l *LUN) Latency() time.Duration { return time.Duration(l.ewma.Load()) }
 
+// Samples tells how many commands were sampled, the time they took together,
+// and since when the one in flight is out, 0 for none.
+func (l *LUN) Samples() (n uint64, took, waiting time.Duration) {
+	if l.sample.Load() != 0 {
+		waiting = time.Duration(max(l.s.m.clock()-l.sampleAt.Load(), 1))
+	}
+	return l.sampled.Load(), time.Duration(l.sampledFor.Load()), waiting
+}
+
 // Inflight counts the commands submitted and not handed back.
 func (l *LUN) Inflight() int { return int(l.inflight.Load()) }
 
@@ -111,7 +124,9 @@ func (l *LUN) Addr() scsi.LUN { return l.lun }
 
 // learn folds one sample into the average.
 func (l *LUN) learn(now int64) {
-	d := max(now-l.sampleAt, 1)
+	d := max(now-l.sampleAt.Load(), 1)
+	l.sampled.Add(1)
+	l.sampledFor.Add(d)
 	if old := l.ewma.Load(); old != 0 {
 		d = old + (d-old)/latencyWeight
 	}

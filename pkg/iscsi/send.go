@@ -283,7 +283,7 @@ func (t *transmitter) sample(k *task, c *blk.Command) {
 	if t.now == 0 {
 		t.now = t.m.clock()
 	}
-	k.lun.sampleAt = t.now
+	k.lun.sampleAt.Store(t.now)
 	k.lun.sample.Store(c.Tag)
 }
 
