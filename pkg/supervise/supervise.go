@@ -39,6 +39,9 @@ const (
 	crashPause  = time.Second
 	// pipeFD is where ExtraFiles puts the pipe.
 	pipeFD = 3
+	// lastWords bounds the wait for the end of a dead worker's pipe, which is at
+	// once unless a process that it started holds a copy.
+	lastWords = 5 * time.Second
 )
 
 // Config says what to run and whom to tell.
@@ -184,8 +187,30 @@ func (w *worker) watch(signals <-chan os.Signal) (e ending) {
 			e.why = fmt.Sprintf("no progress for %v, killed", beatLimit)
 			_ = w.cmd.Process.Kill()
 		case err := <-done:
+			e.ready = w.readyAtTheEnd(beats) || e.ready
 			w.finish(&e, err)
 			return e
+		}
+	}
+}
+
+// readyAtTheEnd reads what a worker that has ended still said: it may have died
+// right after it became ready, and must be replaced then.
+func (w *worker) readyAtTheEnd(beats <-chan byte) (ready bool) {
+	if beats == nil {
+		return false
+	}
+	late := time.NewTimer(lastWords)
+	defer late.Stop()
+	for {
+		select {
+		case _, ok := <-beats:
+			if !ok {
+				return ready
+			}
+			ready = true
+		case <-late.C:
+			return ready
 		}
 	}
 }
