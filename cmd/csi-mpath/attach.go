@@ -24,7 +24,8 @@ import (
 type attachFlags struct {
 	cfg                       device.Config
 	portals, sources          []string
-	lun, noPath, secretFile   string
+	lun, noPath, failback     string
+	secretFile                string
 	socket, block             string
 	openTimeout, shutdownTime time.Duration
 	stats                     bool
@@ -86,6 +87,7 @@ func (f *attachFlags) register(c *cobra.Command) {
 	fl.DurationVar(&f.cfg.CommandTimeout, "command-timeout", device.DefaultCommandTimeout, "a command unanswered for so long is aborted")
 	fl.DurationVar(&f.cfg.FenceTimeout, "fence-timeout", device.DefaultFenceTimeout, "without proof, a lost connection's writes are taken for dead after this")
 	fl.StringVar(&f.noPath, "no-path-timeout", "never", "how long I/O is held while no path works: never, or a duration")
+	fl.StringVar(&f.failback, "failback", "immediate", "when I/O returns to a better group of paths that came back: immediate, manual, or a duration")
 	fl.DurationVar(&f.openTimeout, "open-timeout", 30*time.Second, "how long to wait for the first paths")
 	fl.DurationVar(&f.shutdownTime, "shutdown-timeout", 30*time.Second, "how long the end may wait for answers and fences")
 	fl.StringVar(&f.cfg.StateDir, "state-dir", defaultStateDir(), "directory for what must outlive the process")
@@ -106,6 +108,16 @@ func (f *attachFlags) finish() (err error) {
 	if f.noPath != "never" {
 		if f.cfg.NoPathTimeout, err = time.ParseDuration(f.noPath); err != nil || f.cfg.NoPathTimeout < 0 {
 			return fmt.Errorf("--no-path-timeout %q is neither 'never' nor a duration like 30s", f.noPath)
+		}
+	}
+	switch f.failback {
+	case "immediate":
+		f.cfg.Failback = datapath.FailbackImmediate
+	case "manual":
+		f.cfg.Failback = datapath.FailbackManual
+	default:
+		if f.cfg.Failback, err = time.ParseDuration(f.failback); err != nil || f.cfg.Failback <= 0 {
+			return fmt.Errorf("--failback %q is neither 'immediate', 'manual' nor a duration like 60s", f.failback)
 		}
 	}
 	f.cfg.Replays = f.block != ""

@@ -39,6 +39,7 @@ still in doubt (FENCE).`,
 		},
 	}
 	c.Flags().StringVar(&stateDir, "state-dir", defaultStateDir(), "state directory of the attached volumes")
+	c.AddCommand(orderCommands()...)
 	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	return c
 }
@@ -90,9 +91,9 @@ func printTable(out io.Writer, all []datapath.Status) int {
 	for _, st := range all {
 		fmt.Fprintf(c, "%s  %s  %s  %s\n", st.Name, sizeText(st.Size), st.Identity.Device, summary(st))
 		w := tabwriter.NewWriter(c, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "  PATH\tSTATE\tACCESS\tLATENCY\tIN FLIGHT\tLOSSES\tFENCE\tFOR\tLAST ERROR")
+		fmt.Fprintln(w, "  PATH\tSTATE\tACCESS\tUSE\tLATENCY\tIN FLIGHT\tLOSSES\tFENCE\tFOR\tLAST ERROR")
 		for _, p := range st.Paths {
-			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", p.Name, p.State, dash(p.Access), latency(p.Latency),
+			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", p.Name, p.State, dash(p.Access), use(p), latency(p.Latency),
 				p.Commands, p.Errors, fence(p), time.Since(p.Since).Round(time.Second), short(p.LastError))
 		}
 		_ = w.Flush()
@@ -113,6 +114,19 @@ func dash(s string) string {
 		return "-"
 	}
 	return s
+}
+
+// use says whether new I/O goes over the path, and if not why.
+func use(p datapath.PathStatus) string {
+	switch {
+	case p.Group == "":
+		return "-"
+	case p.InUse:
+		return "yes"
+	case p.Group == "marginal" || p.Group == "drained":
+		return p.Group
+	}
+	return "standby"
 }
 
 func latency(d time.Duration) string {

@@ -22,6 +22,10 @@ const (
 	maxISIDs = 65536
 	// maxStateFile bounds a file of ours that is read back, bytes.
 	maxStateFile = 16 << 20
+	// maxRequest bounds one request on a control socket, bytes.
+	maxRequest = 4096
+	// maxRequests bounds the connections on one control socket served at once.
+	maxRequests = 8
 	// maxStatus bounds one status answer, bytes.
 	maxStatus = 4 << 20
 )

@@ -1,34 +1,33 @@
 package device
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"sort"
 	"strings"
 	"sync"
-	"time"
 
 	"crypto/sha256"
 	"encoding/hex"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
 )
 
-// statusServer answers every connection on a unix socket with the device's
-// status as JSON, and closes it. Who may connect is decided by the mode of the
-// state directory.
+// statusServer answers one request per connection on a unix socket (order.go).
+// Who may connect is decided by the mode of the state directory.
 type statusServer struct {
+	dp   *datapath.Device
 	l    net.Listener
 	wg   sync.WaitGroup
 	path string
 }
 
-func serveStatus(path string, status func() datapath.Status) (*statusServer, error) {
+func serveStatus(path string, dp *datapath.Device) (*statusServer, error) {
 	if len(path) > 107 {
 		return nil, fmt.Errorf("the status socket %s has a path longer than the 107 bytes a unix socket may have: use a shorter --state-dir", path)
 	}
@@ -39,16 +38,16 @@ func serveStatus(path string, status func() datapath.Status) (*statusServer, err
 	if err != nil {
 		return nil, fmt.Errorf("status socket: %w", err)
 	}
-	s := &statusServer{l: l, path: path}
+	s := &statusServer{dp: dp, l: l, path: path}
 	s.wg.Go(func() {
+		slots := make(chan struct{}, maxRequests)
 		for {
+			slots <- struct{}{}
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			_ = c.SetDeadline(time.Now().Add(statusTimeout))
-			_ = json.NewEncoder(c).Encode(status())
-			_ = c.Close()
+			s.wg.Go(func() { s.serve(c); <-slots })
 		}
 	})
 	return s, nil
@@ -70,13 +69,13 @@ func ReadStatus(dir string) ([]datapath.Status, error) {
 	var out []datapath.Status
 	var errs []error
 	for _, n := range names {
-		st, err := readOne(n)
+		r, err := ask(n, request{Version: 1, Order: orderStatus})
 		switch {
 		case errors.Is(err, errStale):
 		case err != nil:
 			errs = append(errs, err)
 		default:
-			out = append(out, st)
+			out = append(out, r.Status)
 		}
 	}
 	return out, errors.Join(errs...)
@@ -85,20 +84,9 @@ func ReadStatus(dir string) ([]datapath.Status, error) {
 // errStale: the socket of a process that is gone.
 var errStale = errors.New("stale socket")
 
-func readOne(path string) (st datapath.Status, err error) {
-	c, err := net.DialTimeout("unix", path, statusTimeout)
-	if err != nil {
-		if strings.Contains(err.Error(), "connection refused") {
-			return st, errStale
-		}
-		return st, fmt.Errorf("status of %s: %w", path, err)
-	}
-	defer func() { _ = c.Close() }()
-	_ = c.SetDeadline(time.Now().Add(statusTimeout))
-	if err := json.NewDecoder(io.LimitReader(c, maxStatus)).Decode(&st); err != nil {
-		return st, fmt.Errorf("status of %s: %w", path, err)
-	}
-	return st, nil
+// stale reports that nobody listens on a unix socket any more.
+func stale(err error) bool {
+	return errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOENT)
 }
 
 // fileName makes a volume's name a file name: readable, short, unique.

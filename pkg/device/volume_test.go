@@ -3,6 +3,9 @@ package device_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -198,6 +201,64 @@ func TestStatusIsReadableByAnotherProcess(t *testing.T) {
 	all, err := device.ReadStatus(cfg.StateDir)
 	if err != nil || len(all) != 1 || len(all[0].Paths) != 2 || all[0].Paths[0].State != "live" {
 		t.Fatalf("%+v, %v", all, err)
+	}
+}
+
+func TestAnOperatorDrainsAPathFromOutside(t *testing.T) {
+	r := newRig(t, 2, target.Config{})
+	cfg := r.config()
+	r.open(cfg, 2)
+	name, path := r.dev.Status().Name, r.dev.Status().Paths[0].Name
+	st, err := device.Do(cfg.StateDir, name, device.OrderDrain, path)
+	if err != nil || st.Paths[0].Group != "drained" || st.Paths[0].InUse || !st.Paths[1].InUse {
+		t.Fatalf("%+v, %v", st, err)
+	}
+	if st, err = device.Do(cfg.StateDir, name, device.OrderEnable, path); err != nil || !st.Paths[0].InUse {
+		t.Fatalf("%+v, %v", st, err)
+	}
+}
+
+func TestOrdersThatCannotBeCarriedOutSayWhy(t *testing.T) {
+	r := newRig(t, 1, target.Config{})
+	cfg := r.config()
+	r.open(cfg, 1)
+	name, path := r.dev.Status().Name, r.dev.Status().Paths[0].Name
+	for _, c := range []struct {
+		volume string
+		order  device.Order
+		path   string
+		want   string
+	}{
+		{name, device.OrderDrain, path, "last usable path"},
+		{name, device.OrderPrefer, "192.0.2.1:3260", "no such path"},
+		{"nobody", device.OrderDrain, path, "not attached"},
+		{name, "explode", path, "not known"},
+	} {
+		if _, err := device.Do(cfg.StateDir, c.volume, c.order, c.path); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %s: got %v, want %q", c.order, c.path, err, c.want)
+		}
+	}
+}
+
+func TestAClientThatAsksNothingGetsTheStatusAndBlocksNobody(t *testing.T) {
+	r := newRig(t, 1, target.Config{})
+	cfg := r.config()
+	r.open(cfg, 1)
+	names, err := filepath.Glob(filepath.Join(cfg.StateDir, "*.ctl"))
+	if err != nil || len(names) != 1 {
+		t.Fatal(names, err)
+	}
+	mute, err := net.Dial("unix", names[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = mute.Close() }()
+	if all, err := device.ReadStatus(cfg.StateDir); err != nil || len(all) != 1 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	var st datapath.Status
+	if err := json.NewDecoder(mute).Decode(&st); err != nil || len(st.Paths) != 1 {
+		t.Fatalf("%+v, %v", st, err)
 	}
 }
 
