@@ -10,8 +10,6 @@ const (
 	OpWrite6               = 0x0A
 	OpInquiry              = 0x12
 	OpModeSelect6          = 0x15
-	OpReserve6             = 0x16
-	OpRelease6             = 0x17
 	OpModeSense6           = 0x1A
 	OpStartStopUnit        = 0x1B
 	OpPreventAllow         = 0x1E

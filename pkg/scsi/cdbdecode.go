@@ -19,7 +19,8 @@ type Command struct {
 	// PageControl: MODE SENSE, 0 current, 1 changeable, 2 default, 3 saved.
 	PageControl byte
 	// Extended: REPORT TARGET PORT GROUPS with the extended header; READ DEFECT
-	// DATA(12), whose header is longer than that of (10).
+	// DATA(12), whose header is longer than that of (10); REQUEST SENSE for the
+	// descriptor format.
 	Extended bool
 	// ByteCheck is BYTCHK of the VERIFY and WRITE AND VERIFY family: 0 the medium
 	// alone, 1 against the data of the whole range, 3 against one block.
@@ -63,10 +64,10 @@ func DecodeCDB(cdb []byte) (c Command, bad Sense, ok bool) {
 	switch c.Op {
 	case OpRead10, OpWrite10, OpRead16, OpWrite16, OpRead12, OpWrite12, OpOrWrite16:
 		return decodeReadWrite(c, cdb)
-	case OpTestUnitReady, OpReadCapacity10, OpReserve6, OpRelease6:
+	case OpTestUnitReady, OpReadCapacity10:
 		return c, bad, true
 	case OpRequestSense:
-		c.Alloc = uint32(cdb[4])
+		c.Alloc, c.Extended = uint32(cdb[4]), cdb[1]&1 != 0
 		return c, bad, true
 	case OpInquiry:
 		return decodeInquiry(c, cdb)

@@ -18,6 +18,10 @@ func (c *Conn) window(status bool) pdu.Window {
 
 // check answers CHECK CONDITION.
 func (m *Machine) check(t *task, s scsi.Sense) {
+	if t.unit != nil && t.unit.descriptors {
+		m.answer(t, scsi.StatusCheckCondition, s.AppendDescriptor(nil))
+		return
+	}
 	var b [scsi.SenseLen]byte
 	m.answer(t, scsi.StatusCheckCondition, s.AppendFixed(b[:0]))
 }
@@ -41,13 +45,20 @@ func (m *Machine) answer(t *task, status byte, sense []byte) {
 	if m.silent(t) {
 		return
 	}
-	c := t.conn
+	if t.spoil != nil {
+		m.encloseStatus(t, status, sense)
+		return
+	}
 	m.end(t)
+	t.conn.statusResponse(t, status, sense, uint64(m.wants(t)))
+	m.free(t)
+}
+
+// statusResponse sends a SCSI Response for a command that moved actual bytes.
+func (c *Conn) statusResponse(t *task, status byte, sense []byte, actual uint64) {
 	p := pdu.SCSIResponse{Status: status, ITT: t.itt, ExpDataSN: t.r2tSN, Window: c.window(true)}
-	switch {
-	case status != scsi.StatusGood:
-	default:
-		p.Residual = residual(t.edtl, uint64(m.wants(t)))
+	if status == scsi.StatusGood {
+		p.Residual = residual(t.edtl, actual)
 	}
 	if len(sense) > 0 {
 		p.DataLen = 2 + len(sense)
@@ -61,7 +72,6 @@ func (m *Machine) answer(t *task, status byte, sense []byte) {
 		c.out.trailer(c.layout, p.DataLen, b)
 	}
 	c.touch()
-	m.free(t)
 }
 
 // silent ends tasks nobody gets an answer of: late ones, and those whose
@@ -98,6 +108,10 @@ func (m *Machine) reply(t *task, data []byte) {
 		return
 	}
 	c, n := t.conn, m.sendable(t, uint64(len(data)))
+	if t.spoil != nil {
+		m.enclose(t, scsi.StatusGood, data[:n], uint64(len(data)))
+		return
+	}
 	m.end(t)
 	c.dataIn(t, n, uint64(len(data)), func(off, k int) { c.out.data(c.layout, data[off:off+k]) })
 	m.free(t)

@@ -51,12 +51,17 @@ func (m *Machine) unbuffer(t *task) {
 	if t.buf == nil {
 		return
 	}
-	size := cap(t.buf)
+	m.giveBack(t.buf)
+	t.buf = nil
+}
+
+// giveBack takes a buffer that was a task's.
+func (m *Machine) giveBack(buf []byte) {
+	size := cap(buf)
 	m.buffered -= size
 	if m.idle+size <= maxIdleBuffers {
 		class := bits.Len(uint(size)) - 1 - minShift
-		m.buffers[class] = append(m.buffers[class], t.buf[:0])
+		m.buffers[class] = append(m.buffers[class], buf[:0])
 		m.idle += size
 	}
-	t.buf = nil
 }

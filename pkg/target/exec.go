@@ -1,8 +1,6 @@
 package target
 
 import (
-	"errors"
-
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
 )
 
@@ -19,6 +17,10 @@ var (
 	// senseDataLost: write data missing or out of order (RFC 7143 11.4.7.2).
 	senseDataLost = scsi.Sense{Key: scsi.KeyAborted, ASC: 0x0C, ASCQ: 0x0D}
 	senseNoSaving = scsi.Sense{Key: scsi.KeyIllegalRequest, ASC: 0x39}
+	// senseSoftProtected: software write protect, by MODE SELECT.
+	senseSoftProtected = scsi.Sense{Key: scsi.KeyDataProtect, ASC: 0x27, ASCQ: 0x02}
+	senseStopped       = scsi.Sense{Key: scsi.KeyNotReady, ASC: 0x04, ASCQ: 0x02}
+	senseMiscompare    = scsi.Sense{Key: scsi.KeyMiscompare, ASC: 0x1D}
 )
 
 // attended answers with a pending unit attention, if there is one (SAM-5 5.14).
@@ -83,31 +85,65 @@ func (m *Machine) execute(t *task) {
 		m.answer(t, scsi.StatusReservationConflict, nil)
 		return
 	}
+	if t.unit.stopped && needsMedium(&t.cmd) {
+		m.check(t, senseStopped)
+		return
+	}
 	switch t.cmd.Op {
-	case scsi.OpRead10, scsi.OpRead16:
+	case scsi.OpRead10, scsi.OpRead16, scsi.OpRead12, scsi.OpRead6:
 		m.doRead(t)
-	case scsi.OpWrite10, scsi.OpWrite16:
+	case scsi.OpWrite10, scsi.OpWrite16, scsi.OpWrite12, scsi.OpWrite6:
 		m.doWrite(t)
 	case scsi.OpSyncCache10, scsi.OpSyncCache16:
-		m.stats.Flushes++
-		if _, bad := m.extent(t); bad != (scsi.Sense{}) {
-			m.check(t, bad)
-			return
-		}
-		m.flush(t)
+		m.doFlush(t)
 	case scsi.OpUnmap:
 		m.doUnmap(t)
-	case scsi.OpWriteSame16:
+	case scsi.OpWriteSame10, scsi.OpWriteSame16:
 		m.doWriteSame(t)
+	default:
+		m.executeRare(t)
+	}
+}
+
+func (m *Machine) executeRare(t *task) {
+	switch t.cmd.Op {
+	case scsi.OpVerify10, scsi.OpVerify12, scsi.OpVerify16:
+		m.doVerify(t)
+	case scsi.OpWriteVerify10, scsi.OpWriteVerify12, scsi.OpWriteVerify16:
+		m.doWriteVerify(t)
+	case scsi.OpCompareAndWrite:
+		m.doCompareAndWrite(t)
+	case scsi.OpOrWrite16:
+		m.doOrWrite(t)
+	case scsi.OpPrefetch10, scsi.OpPrefetch16:
+		m.doPrefetch(t)
 	case scsi.OpPersistentReserveIn:
 		m.reserveIn(t)
 	case scsi.OpPersistentReserveOut:
 		m.reserveOut(t)
 	case scsi.OpTestUnitReady:
 		m.good(t)
+	case scsi.OpStartStopUnit:
+		m.startStop(t)
+	case scsi.OpPreventAllow:
+		m.good(t) // a fixed medium cannot be removed anyway
+	case scsi.OpModeSelect6, scsi.OpModeSelect10:
+		m.modeSelect(t)
 	default:
 		m.inform(t)
 	}
+}
+
+// needsMedium reports whether a stopped unit refuses the command (SBC-3 4.20).
+func needsMedium(c *scsi.Command) bool {
+	switch c.Op {
+	case scsi.OpTestUnitReady, scsi.OpReadCapacity10, scsi.OpVerify10, scsi.OpVerify12, scsi.OpVerify16,
+		scsi.OpPrefetch10, scsi.OpPrefetch16:
+		return true
+	case scsi.OpServiceActionIn16:
+		return true
+	}
+	return kindOf(c) != Others
 }
 
 func (m *Machine) noUnit(t *task) {
@@ -129,206 +165,4 @@ func (m *Machine) extent(t *task) (e struct{ off, n uint64 }, bad scsi.Sense) {
 	}
 	e.off, e.n = t.cmd.LBA*bs, uint64(t.cmd.Blocks)*bs
 	return e, bad
-}
-
-func (m *Machine) doRead(t *task) {
-	e, bad := m.extent(t)
-	if bad == (scsi.Sense{}) && e.n > maxTransfer {
-		bad = scsi.SenseInvalidCDB
-	}
-	if bad != (scsi.Sense{}) {
-		m.check(t, bad)
-		return
-	}
-	m.stats.Reads++
-	m.stats.BytesRead += e.n
-	if m.silent(t) {
-		return
-	}
-	c, n := t.conn, m.sendable(t, e.n)
-	if v, ok := t.unit.Store.(viewer); ok && n > copyMax && !c.layout.DataDigest {
-		mem := v.view(e.off, uint64(n))
-		m.end(t)
-		c.dataIn(t, n, e.n, func(off, k int) { c.out.refer(c.layout, mem[off:off+k]) })
-		m.free(t)
-		return
-	}
-	m.copyRead(t, n, e.off, e.n)
-}
-
-// copyRead reads into the output; a store's error takes the output back.
-func (m *Machine) copyRead(t *task, n int, at, actual uint64) {
-	c := t.conn
-	buf, total := c.out.mark()
-	statSN := c.statSN
-	t.sess.maxCmdSN++ // as end will
-	var err error
-	c.dataIn(t, n, actual, func(off, k int) {
-		b := c.out.room(k)
-		if err == nil {
-			err = t.unit.Store.ReadAt(b, at+uint64(off))
-		}
-		c.out.trailer(c.layout, k, b)
-	})
-	t.sess.maxCmdSN--
-	if err != nil {
-		c.out.rollback(buf, total)
-		c.statSN = statSN
-		m.check(t, senseReadError)
-		return
-	}
-	m.end(t)
-	m.free(t)
-}
-
-// storeSense is the sense for a store that refused to write.
-func storeSense(err error) scsi.Sense {
-	if errors.Is(err, ErrNoSpace) {
-		return senseNoSpace
-	}
-	return senseWriteError
-}
-
-func (m *Machine) doWrite(t *task) {
-	e, bad := m.extent(t)
-	switch {
-	case bad != (scsi.Sense{}):
-	case t.unit.ReadOnly:
-		bad = senseProtected
-	default:
-		// An EDTL smaller than the CDB's length: only the whole blocks that came.
-		bs := uint64(t.sess.portal.device(t.unit).BlockSize)
-		n := min(e.n, uint64(len(t.data)), uint64(t.got)) / bs * bs
-		m.stats.Writes++
-		m.stats.BytesWritten += n
-		if t.conn == nil {
-			m.stats.LateWrites++
-		}
-		if err := t.unit.Store.WriteAt(t.data[:n], e.off); err != nil {
-			bad = storeSense(err)
-		}
-	}
-	m.written(t, bad)
-}
-
-// written ends a command that wrote: durable first, if that was asked.
-func (m *Machine) written(t *task, bad scsi.Sense) {
-	switch {
-	case bad != (scsi.Sense{}):
-		m.check(t, bad)
-	case t.cmd.Flags&scsi.FUA != 0 || t.unit.WriteThrough:
-		m.flush(t)
-	default:
-		m.good(t)
-	}
-}
-
-// flush makes the store durable, beside the machine if it takes long, and
-// answers. A task that is ended meanwhile gets no answer.
-func (m *Machine) flush(t *task) {
-	st := t.unit.Store
-	done := func(err error) {
-		t.running = false
-		switch {
-		case t.dead:
-			m.free(t)
-		case err != nil:
-			m.check(t, senseWriteError)
-		default:
-			m.good(t)
-		}
-	}
-	if _, memory := st.(viewer); memory || m.Run == nil {
-		done(st.Flush())
-		return
-	}
-	m.unbuffer(t) // what was to write is written
-	t.data = nil
-	if t.conn != nil {
-		t.conn.list(t)
-	}
-	t.running = true
-	m.Run(st.Flush, done)
-}
-
-func (m *Machine) doUnmap(t *task) {
-	u := t.unit
-	switch {
-	case u.Thick:
-		m.check(t, scsi.SenseInvalidOpcode)
-		return
-	case u.ReadOnly:
-		m.check(t, senseProtected)
-		return
-	}
-	list, err := scsi.ParseUnmap(nil, t.data[:min(uint32(len(t.data)), t.need)])
-	if err != nil || len(list) > maxUnmapExtents {
-		m.check(t, scsi.SenseParamLength)
-		return
-	}
-	d := t.sess.portal.device(u)
-	bs := uint64(d.BlockSize)
-	total := uint64(0)
-	for _, e := range list {
-		if total += uint64(e.Blocks) * bs; e.LBA > d.Size/bs || uint64(e.Blocks) > d.Size/bs-e.LBA {
-			m.check(t, scsi.SenseOutOfRange)
-			return
-		}
-	}
-	if total > maxUnmapBlocks*bs {
-		m.check(t, scsi.SenseInvalidParam)
-		return
-	}
-	for _, e := range list {
-		if err := u.Store.Zero(e.LBA*bs, uint64(e.Blocks)*bs); err != nil {
-			m.check(t, storeSense(err))
-			return
-		}
-	}
-	m.good(t)
-}
-
-func (m *Machine) doWriteSame(t *task) {
-	e, bad := m.extent(t)
-	bs := int(t.sess.portal.device(t.unit).BlockSize)
-	ndob := t.cmd.Flags&scsi.NDOB != 0
-	switch {
-	case bad != (scsi.Sense{}):
-	case e.n == 0 || e.n > maxZero || t.cmd.Flags&scsi.Unmap != 0 && t.unit.Thick:
-		bad = scsi.SenseInvalidCDB
-	case t.unit.ReadOnly:
-		bad = senseProtected
-	case !ndob && int(t.got) < bs:
-		bad = scsi.SenseParamLength
-	case ndob || allZero(t.data[:bs]):
-		if err := t.unit.Store.Zero(e.off, e.n); err != nil {
-			bad = storeSense(err)
-		}
-	default:
-		bad = fill(t.unit.Store, t.data[:bs], e.off, e.n)
-	}
-	m.written(t, bad)
-}
-
-// fill writes one block over and over.
-func fill(st Store, block []byte, off, n uint64) scsi.Sense {
-	chunk := make([]byte, 0, ramStripe)
-	for len(chunk) < cap(chunk) && uint64(len(chunk)) < n {
-		chunk = append(chunk, block...)
-	}
-	for end := off + n; off < end; off += uint64(len(chunk)) {
-		if err := st.WriteAt(chunk[:min(uint64(len(chunk)), end-off)], off); err != nil {
-			return storeSense(err)
-		}
-	}
-	return scsi.Sense{}
-}
-
-func allZero(b []byte) bool {
-	for _, v := range b {
-		if v != 0 {
-			return false
-		}
-	}
-	return true
 }

@@ -15,7 +15,7 @@ type Kind uint8
 const (
 	Any Kind = iota
 	Reads
-	Writes
+	Writes // all that put data at a range: COMPARE AND WRITE, ORWRITE too
 	Flushes
 	Trims  // UNMAP, WRITE SAME with UNMAP
 	Zeroes // WRITE SAME without UNMAP
@@ -37,15 +37,16 @@ type Match struct {
 // kindOf sorts a command.
 func kindOf(c *scsi.Command) Kind {
 	switch c.Op {
-	case scsi.OpRead10, scsi.OpRead16:
+	case scsi.OpRead10, scsi.OpRead16, scsi.OpRead12, scsi.OpRead6:
 		return Reads
-	case scsi.OpWrite10, scsi.OpWrite16:
+	case scsi.OpWrite10, scsi.OpWrite16, scsi.OpWrite12, scsi.OpWrite6, scsi.OpCompareAndWrite, scsi.OpOrWrite16,
+		scsi.OpWriteVerify10, scsi.OpWriteVerify12, scsi.OpWriteVerify16:
 		return Writes
 	case scsi.OpSyncCache10, scsi.OpSyncCache16:
 		return Flushes
 	case scsi.OpUnmap:
 		return Trims
-	case scsi.OpWriteSame16:
+	case scsi.OpWriteSame10, scsi.OpWriteSame16:
 		if c.Flags&scsi.Unmap != 0 {
 			return Trims
 		}
@@ -76,6 +77,7 @@ const (
 	actDelay
 	actDrop
 	actAnswer
+	actSpoil
 )
 
 // rule is one fault.
@@ -88,7 +90,9 @@ type rule struct {
 	status byte
 	sense  scsi.Sense
 	tasks  []*task // held
-	notify func()  // called when a command is held
+	twist  Twist
+	kept   *Letters
+	notify func() // called when a command is held
 }
 
 // spoil lets the first fault that matches meet t; true: t is taken.
@@ -113,6 +117,9 @@ func (m *Machine) hit(r *rule, t *task) bool {
 	switch r.action {
 	case actDrop:
 		t.mute = true
+		return false
+	case actSpoil:
+		t.spoil = r
 		return false
 	case actAnswer:
 		if r.status == scsi.StatusCheckCondition {
@@ -230,6 +237,9 @@ func (m *Machine) ClearFaults() {
 	for _, r := range rules {
 		if r.action == actHold {
 			(&Held{m, r}).Release()
+		}
+		if r.kept != nil {
+			r.kept.Release()
 		}
 	}
 }

@@ -6,12 +6,15 @@ import (
 	"strings"
 
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
-	"github.com/csi-mpath/csi-mpath/pkg/scsi"
 )
 
 // receive handles one whole PDU. t is the task of data received in place.
 func (c *Conn) receive(h, data []byte, t *task, landed bool) {
 	op, immediate := pdu.Op(h)
+	if c.waiting {
+		c.fail(fmt.Sprintf("%v behind a login or logout request that is not answered yet", op))
+		return
+	}
 	if c.sess == nil {
 		if op != pdu.OpLoginRequest {
 			c.fail(fmt.Sprintf("%v before the login", op))
@@ -108,65 +111,26 @@ func (c *Conn) logout(h []byte) {
 	case p.Reason == pdu.LogoutConn && p.CID != c.cid:
 		r.Response = pdu.LogoutNoCID
 	}
+	if r.Response != pdu.LogoutDone {
+		c.logoutResponse(&r)
+		return
+	}
+	s := c.sess
+	c.m.endTasks(s)
+	c.waiting = true
+	c.m.whenOver(func(t *task) bool { return t.sess == s }, func() {
+		if c.waiting = false; c.closing {
+			return
+		}
+		c.logoutResponse(&r)
+		c.m.endSession(s, false)
+	})
+}
+
+func (c *Conn) logoutResponse(r *pdu.LogoutResponse) {
 	r.Window = c.window(true)
 	r.Put(c.out.header())
 	c.out.seal(c.layout)
-	if r.Response == pdu.LogoutDone {
-		c.m.endSession(c.sess, false)
-	}
-}
-
-// tmf is task management (RFC 7143 11.5).
-func (c *Conn) tmf(h []byte) {
-	var p pdu.TMFRequest
-	_ = p.Decode(h)
-	c.advance(p.Immediate)
-	r := pdu.TMFResponse{ITT: p.ITT, Response: pdu.TMFComplete}
-	n, known := scsi.LUN(p.LUN).Number()
-	_, known = c.m.units[n], known && c.m.units[n] != nil
-	switch p.Function {
-	case pdu.TMFAbortTask:
-		if t := c.sess.tasks[p.RefTag]; t != nil {
-			c.m.abort(t)
-		} else {
-			r.Response = pdu.TMFNoTask
-		}
-	case pdu.TMFAbortTaskSet, pdu.TMFClearTaskSet, pdu.TMFLUNReset:
-		if !known {
-			r.Response = pdu.TMFNoLUN
-			break
-		}
-		c.resetUnit(n, p.Function)
-	case pdu.TMFTargetWarmReset:
-		for _, n := range c.m.numbers {
-			c.resetUnit(n, pdu.TMFLUNReset)
-		}
-	default:
-		r.Response = pdu.TMFNotSupported
-	}
-	r.Window = c.window(true)
-	r.Put(c.out.header())
-	c.out.seal(c.layout)
-}
-
-// resetUnit ends the tasks of a unit: this session's for ABORT TASK SET, else
-// everybody's. Others then see a unit attention, after a reset the one who
-// asked too (SAM-5 5.14, 6.3.3).
-func (c *Conn) resetUnit(n uint32, function uint8) {
-	m := c.m
-	for _, s := range m.sessions {
-		if function == pdu.TMFAbortTaskSet && s != c.sess {
-			continue
-		}
-		m.abortUnit(s, n)
-	}
-	switch function {
-	case pdu.TMFClearTaskSet:
-		m.attention(n, scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x2F}, c.sess)
-	case pdu.TMFLUNReset:
-		m.stats.Resets++
-		m.attention(n, scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x29, ASCQ: 0x03}, nil)
-	}
 }
 
 // abortUnit ends a session's tasks of one unit.

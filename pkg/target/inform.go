@@ -20,17 +20,31 @@ func (m *Machine) inform(t *task) {
 		if t.unit == nil {
 			s = scsi.SenseNoLUN
 		}
+		if t.cmd.Extended {
+			m.reply(t, s.AppendDescriptor(nil))
+			return
+		}
 		m.reply(t, s.AppendFixed(nil))
 	case scsi.OpReadCapacity10:
 		t.cmd.Alloc = 8
 		m.reply(t, m.capacity(t).Append10(nil))
 	case scsi.OpServiceActionIn16:
+		if t.cmd.Action == scsi.ActionGetLBAStatus {
+			m.lbaStatus(t)
+			return
+		}
 		m.reply(t, m.capacity(t).Append16(nil))
 	case scsi.OpModeSense6, scsi.OpModeSense10:
 		m.modeSense(t)
 	case scsi.OpMaintenanceIn:
+		if t.cmd.Action == scsi.ActionReportOpcodes {
+			m.reportCommands(t)
+			return
+		}
 		g := m.portGroups()
 		m.reply(t, g.Append(nil, t.cmd.Extended))
+	case scsi.OpReadDefectData10, scsi.OpReadDefectData12:
+		m.defects(t)
 	default:
 		m.check(t, scsi.SenseInvalidOpcode)
 	}
@@ -87,7 +101,7 @@ func (m *Machine) vpd(t *task, d *Device) ([]byte, bool) {
 	case scsi.PageDeviceID:
 		return scsi.AppendDeviceID(nil, m.designators(t.sess.portal, d)...), true
 	case scsi.PageBlockLimits:
-		l := scsi.BlockLimits{WriteSameNonZero: true, MaxTransfer: uint32(maxTransfer / bs), MaxWriteSame: maxZero / bs}
+		l := scsi.BlockLimits{WriteSameNonZero: true, MaxCompareWrite: maxCompareWrite, MaxTransfer: uint32(maxTransfer / bs), MaxWriteSame: maxZero / bs}
 		if !t.unit.Thick {
 			l.MaxUnmap, l.MaxUnmapDescriptors, l.UnmapGranule = maxUnmapBlocks, maxUnmapExtents, uint32(max(1, 4096/bs))
 		}
@@ -97,7 +111,7 @@ func (m *Machine) vpd(t *task, d *Device) ([]byte, bool) {
 	case scsi.PageProvisioning:
 		p := scsi.Provisioning{}
 		if !t.unit.Thick {
-			p = scsi.Provisioning{LBPU: true, LBPWS: true, LBPRZ: true, Kind: 2}
+			p = scsi.Provisioning{LBPU: true, LBPWS: true, LBPWS10: true, LBPRZ: true, Kind: 2}
 		}
 		return p.Append(nil), true
 	}
@@ -138,32 +152,4 @@ func (m *Machine) portGroups() scsi.PortGroups {
 	}
 	slices.SortFunc(g.Groups, func(a, b scsi.PortGroup) int { return int(a.ID) - int(b.ID) })
 	return g
-}
-
-// modeSense offers the caching and control pages; nothing can be changed.
-func (m *Machine) modeSense(t *task) {
-	if t.cmd.PageControl == 3 {
-		m.check(t, senseNoSaving)
-		return
-	}
-	c := scsi.Caching{WCE: !t.unit.WriteThrough, ReadOnly: t.unit.ReadOnly, DPOFUA: true}
-	control := append([]byte{scsi.ModeControl, 10}, make([]byte, 10)...)
-	var pages [][]byte
-	switch t.cmd.Page {
-	case scsi.ModeCaching:
-		pages = [][]byte{c.Page()}
-	case scsi.ModeControl:
-		pages = [][]byte{control}
-	case scsi.ModeAll:
-		pages = [][]byte{c.Page(), control}
-	default:
-		m.check(t, scsi.SenseInvalidCDB)
-		return
-	}
-	if t.cmd.PageControl == 1 {
-		for _, p := range pages {
-			clear(p[2:])
-		}
-	}
-	m.reply(t, c.Append(nil, t.cmd.Op == scsi.OpModeSense10, pages...))
 }

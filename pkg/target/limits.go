@@ -34,10 +34,27 @@ const (
 	// maxZero is the longest WRITE SAME, bytes; maxUnmapBlocks the most of one UNMAP.
 	maxZero        = 1 << 30
 	maxUnmapBlocks = 1 << 20
+	// maxCompareWrite is the most blocks of one COMPARE AND WRITE, up to 255.
+	maxCompareWrite = 255
+	// comparePiece is what is read at once to compare it, bytes: whole blocks.
+	comparePiece = 256 << 10
+	// maxStatusExtents is the most descriptors GET LBA STATUS answers with.
+	maxStatusExtents = 256
 	// maxUnmapExtents is the most descriptors of one UNMAP.
 	maxUnmapExtents = 256
 	// maxParam is the longest parameter list taken, bytes.
 	maxParam = 64 << 10
+
+	// maxUnitJobs bounds the jobs of one unit that run at a time beside the
+	// machine, so that a slow disk does not take the place of all others;
+	// maxJobs bounds those of all units, each of which may hold a thread.
+	maxUnitJobs = 32
+	maxJobs     = 512
+	// maxOutstandingR2T is the most R2Ts of one command that wait for their data.
+	maxOutstandingR2T = 8
+	// maxWaitingTMF bounds the task management functions of a session that wait
+	// for jobs to be over; more are rejected.
+	maxWaitingTMF = 64
 
 	maxSessions   = 1024
 	maxConns      = 2048

@@ -237,6 +237,24 @@ func (c *Conn) complete(p *pdu.LoginRequest, reply pdu.Keys) {
 		m.stats.Reinstated++
 		m.endSession(old, true)
 	}
+	// Also of a session that is gone already: the answer is an initiator's proof
+	// that nothing of its old session runs any more (I3).
+	c.waiting = true
+	m.whenOver(func(t *task) bool { return t.sess.key == key }, func() {
+		c.waiting = false
+		switch {
+		case c.closing:
+		case m.sessions[key] != nil: // another login waited as well
+			c.complete(p, reply)
+		default:
+			c.admit(p, reply, key, tsih)
+		}
+	})
+}
+
+// admit begins the session.
+func (c *Conn) admit(p *pdu.LoginRequest, reply pdu.Keys, key sessionKey, tsih uint16) {
+	m, l := c.m, c.login
 	if len(m.sessions) >= maxSessions {
 		c.refuseLogin(p, statusResources, nil)
 		return

@@ -29,7 +29,10 @@ type Machine struct {
 	nonces   auth.Nonces
 	rules    []*rule
 	delayed  []*task
-	late     int // tasks whose connection is gone
+	letters  []*letter // delayed answers
+	late     int       // tasks whose connection is gone
+	running  []*task   // that have a job beside the machine, ended ones too
+	starved  []*unit   // have jobs waiting for a place in running
 	now      time.Time
 	dirty    []*Conn
 
@@ -42,9 +45,9 @@ type Machine struct {
 	// name means: see Hub.
 	directory func(out []byte, initiator, only string) []byte
 
-	// Run starts a slow job of a store beside the machine and gives its result
-	// to done, which must be called with the machine's lock held. nil runs it
-	// at once.
+	// Run starts a job of a store beside the machine and gives its result to
+	// done, which must be called with the machine's lock held, and not by Run
+	// itself. nil runs jobs at once. See jobs.go.
 	Run func(job func() error, done func(error))
 
 	stats Stats
@@ -65,8 +68,17 @@ type Stats struct {
 type unit struct {
 	LUN
 	wire         scsi.LUN
+	memory       viewer // the store, if its bytes can be sent where they lie
 	reservations reservations
+	turn         turn
+
+	// By MODE SELECT and START STOP UNIT; until the target ends.
+	noCache, swp, descriptors bool
+	stopped                   bool
 }
+
+// uncached reports whether each write must be made durable before its answer.
+func (u *unit) uncached() bool { return u.WriteThrough || u.noCache }
 
 // portal is one portal's state.
 type portal struct {
@@ -99,6 +111,7 @@ type session struct {
 	maxCmdSN   uint32
 	tasks      map[uint32]*task
 	attentions map[uint32][]scsi.Sense
+	waitingTMF int // task management functions that wait for jobs to be over
 }
 
 // NewMachine builds a target without portals.
@@ -134,7 +147,9 @@ func (m *Machine) newUnit(l LUN) (*unit, error) {
 	if err := l.fill(m.cfg.Name, l.Number, l.Store); err != nil {
 		return nil, err
 	}
-	return &unit{LUN: l, wire: wire}, nil
+	u := &unit{LUN: l, wire: wire}
+	u.memory, _ = l.Store.(viewer)
+	return u, nil
 }
 
 // AddPortal adds a portal and returns its number, from 1.
@@ -184,6 +199,7 @@ func (m *Machine) Tick(now time.Time) {
 		m.undelay(t)
 		m.execute(t)
 	}
+	m.deliver()
 	for _, p := range m.portals {
 		for c := range p.conns {
 			if c.sess == nil && !c.began.IsZero() && now.Sub(c.began) >= loginTimeout {
@@ -202,6 +218,9 @@ func (m *Machine) Next() (at time.Time, ok bool) {
 	}
 	for _, t := range m.delayed {
 		note(t.due)
+	}
+	for _, a := range m.letters {
+		note(a.due)
 	}
 	for _, p := range m.portals {
 		for c := range p.conns {
@@ -230,9 +249,7 @@ func (m *Machine) Stats() Stats { return m.stats }
 // endSession drops a session and ends its tasks: none of them executes later.
 // abort throws away what its connection still had to say.
 func (m *Machine) endSession(s *session, abort bool) {
-	for _, t := range s.tasks {
-		m.abort(t)
-	}
+	m.endTasks(s)
 	if m.sessions[s.key] == s {
 		delete(m.sessions, s.key)
 	}
@@ -243,6 +260,13 @@ func (m *Machine) endSession(s *session, abort bool) {
 			c.aborting = true
 		}
 		c.close()
+	}
+}
+
+// endTasks ends the tasks of a session.
+func (m *Machine) endTasks(s *session) {
+	for _, t := range s.tasks {
+		m.abort(t)
 	}
 }
 

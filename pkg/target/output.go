@@ -11,6 +11,9 @@ type Batch struct {
 	cuts []cut
 	vec  [][]byte
 	n    int
+	// owned are buffers of m's that cuts point into; Reset gives them back.
+	owned [][]byte
+	m     *Machine
 }
 
 // cut is foreign memory that goes between buf[:at] and buf[at:].
@@ -39,11 +42,23 @@ func (b *Batch) Vectors() [][]byte {
 	return b.vec
 }
 
-// Reset empties the batch and keeps its memory.
+// Reset empties the batch and keeps its memory. It needs the machine's lock: the
+// batch gives back what it owns.
 func (b *Batch) Reset() {
 	clear(b.cuts)
 	clear(b.vec)
 	b.buf, b.cuts, b.vec, b.n = b.buf[:0], b.cuts[:0], b.vec[:0], 0
+	for i, o := range b.owned {
+		b.m.giveBack(o)
+		b.owned[i] = nil
+	}
+	b.owned = b.owned[:0]
+}
+
+// own makes the batch the owner of a buffer it refers to.
+func (b *Batch) own(m *Machine, buf []byte) {
+	b.m = m
+	b.owned = append(b.owned, buf)
 }
 
 // header adds a PDU's header and returns it for Put; the caller then calls

@@ -34,6 +34,7 @@ type Conn struct {
 	pongs    int // answers to our pings
 	dirty    bool
 	stalled  bool   // stopped parsing for output
+	waiting  bool   // a login or logout waits for jobs to be over; nothing may come
 	closing  bool   // no more input; close when out is empty
 	aborting bool   // with closing: at once, output is void
 	gone     bool   // the transport is closed
@@ -70,6 +71,7 @@ func (c *Conn) Gone() {
 	if s := c.sess; s != nil && s.conn == c {
 		c.m.lost(s)
 	}
+	c.out.Reset() // and gives its buffers back
 	c.freeLanding()
 }
 

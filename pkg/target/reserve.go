@@ -32,7 +32,8 @@ func (r *reservations) holds(n sessionKey) bool {
 	return r.held && registered && (r.kind.AllRegistrants() || r.holder == n)
 }
 
-// conflicts reports whether a command of nexus n is shut out.
+// conflicts reports whether a command of nexus n is shut out (SPC-4 table 66,
+// SBC-3 table 13).
 func (r *reservations) conflicts(n sessionKey, c *scsi.Command) bool {
 	if !r.held || r.holds(n) {
 		return false
@@ -47,8 +48,17 @@ func (r *reservations) conflicts(n sessionKey, c *scsi.Command) bool {
 		return r.kind.ReadsConflict()
 	}
 	switch c.Op {
-	case scsi.OpModeSense6, scsi.OpModeSense10:
+	case scsi.OpModeSelect6, scsi.OpModeSelect10:
+		return true
+	case scsi.OpStartStopUnit:
+		return c.Bits&^scsi.UnitNoFlush != scsi.UnitStart
+	case scsi.OpPreventAllow:
+		return c.Bits != 0
+	case scsi.OpModeSense6, scsi.OpModeSense10, scsi.OpVerify10, scsi.OpVerify12, scsi.OpVerify16,
+		scsi.OpPrefetch10, scsi.OpPrefetch16:
 		return r.kind.ReadsConflict()
+	case scsi.OpServiceActionIn16:
+		return c.Action == scsi.ActionGetLBAStatus && r.kind.ReadsConflict()
 	}
 	return false
 }
@@ -214,9 +224,10 @@ func (m *Machine) preempt(t *task, r *reservations, key uint64) {
 		m.check(t, scsi.SenseInvalidCDB)
 		return
 	}
+	aborts := t.cmd.Action == scsi.ActionPreemptAbort
 	for _, o := range out {
 		r.remove(o)
-		if s := m.sessions[o]; s != nil && t.cmd.Action == scsi.ActionPreemptAbort {
+		if s := m.sessions[o]; s != nil && aborts {
 			m.abortUnit(s, t.unit.Number)
 		}
 	}
@@ -228,7 +239,28 @@ func (m *Machine) preempt(t *task, r *reservations, key uint64) {
 		r.held, r.holder, r.kind = true, n, t.cmd.Type
 	}
 	r.gen++
+	if aborts {
+		m.goodWhenOver(t, out)
+		return
+	}
 	m.good(t)
+}
+
+// goodWhenOver answers PREEMPT AND ABORT when no job of the nexuses, sessions
+// that are gone included, runs on the unit any more (I3).
+func (m *Machine) goodWhenOver(t *task, nexuses []sessionKey) {
+	u := t.unit
+	if !t.listed && t.conn != nil {
+		t.conn.list(t)
+	}
+	t.running = true // until then a reset ends it, but does not free it
+	m.whenOver(func(o *task) bool { return o.unit == u && slices.Contains(nexuses, o.sess.key) }, func() {
+		if t.running = false; t.dead {
+			m.free(t)
+			return
+		}
+		m.good(t)
+	})
 }
 
 // tell queues a unit attention for the sessions of nexuses, but one.

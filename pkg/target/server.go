@@ -95,7 +95,7 @@ func (s *Server) settle(own *conn) {
 			others = append(others, k)
 		}
 	}
-	if len(s.m.delayed) > 0 {
+	if len(s.m.delayed)+len(s.m.letters) > 0 {
 		s.arm()
 	}
 	if s.closed {

@@ -16,11 +16,13 @@ type task struct {
 	itt  uint32
 
 	cmd         scsi.Command
+	attr        uint8 // task attribute
 	edtl        uint32
 	read, write bool
 	immediate   bool // took no CmdSN
 	listed      bool // in sess.tasks
-	running     bool // a store's job works on it
+	queued      bool // waits for its job's turn
+	running     bool // a store's job works on it, or it waits for those it ended
 	pinned      bool // a data segment is being received into buf
 	dead        bool // ended while running or pinned
 	mute        bool // its answer is dropped
@@ -35,9 +37,19 @@ type task struct {
 	burst       uint32 // end of the burst asked for
 	dataSN      uint32
 
-	held *rule
-	due  time.Time
-	skip bool // faults no more: it is past them
+	held  *rule
+	due   time.Time
+	skip  bool  // faults no more: it is past them
+	spoil *rule // what happens to its answer; nil: nothing
+
+	// Of execution. A job reads them, and writes buf, result and the store.
+	work    work
+	off, n  uint64 // the range, bytes
+	durable bool   // the store is flushed before the answer
+	reads   bool   // buf is the data to answer with
+	met     bool   // the answer is CONDITION MET
+	result  []byte // parameter data to answer with
+	waits   []*wait
 }
 
 // immediateFits checks the immediate data of a command against what was negotiated.
@@ -68,7 +80,7 @@ func (c *Conn) command(h, data []byte, t *task, landed bool) {
 	}
 	c.m.stats.Commands++
 	t.sess, t.conn, t.lun, t.itt, t.edtl = c.sess, c, p.LUN, p.ITT, p.EDTL
-	t.read, t.write, t.immediate = p.Read, p.Write, p.Immediate
+	t.read, t.write, t.immediate, t.attr = p.Read, p.Write, p.Immediate, p.Attr
 	if n, ok := scsi.LUN(p.LUN).Number(); ok {
 		t.unit = c.m.units[n]
 	}
@@ -114,16 +126,27 @@ func (c *Conn) refused(p *pdu.SCSICommand, n int) bool {
 func (m *Machine) wants(t *task) uint32 {
 	bs := uint64(512)
 	if t.unit != nil {
-		bs = uint64(t.sess.portal.device(t.unit).BlockSize)
+		bs = t.blockSize()
 	}
+	all := uint32(min(uint64(t.cmd.Blocks)*bs, 1<<30))
 	switch t.cmd.Op {
-	case scsi.OpWrite10, scsi.OpWrite16:
-		return uint32(min(uint64(t.cmd.Blocks)*bs, 1<<31))
-	case scsi.OpWriteSame16:
+	case scsi.OpWrite10, scsi.OpWrite16, scsi.OpWrite12, scsi.OpWrite6, scsi.OpOrWrite16,
+		scsi.OpWriteVerify10, scsi.OpWriteVerify12, scsi.OpWriteVerify16:
+		return all
+	case scsi.OpCompareAndWrite:
+		return 2 * all
+	case scsi.OpVerify10, scsi.OpVerify12, scsi.OpVerify16:
+		switch t.cmd.ByteCheck {
+		case 1:
+			return all
+		case 3:
+			return uint32(bs)
+		}
+	case scsi.OpWriteSame10, scsi.OpWriteSame16:
 		if t.cmd.Flags&scsi.NDOB == 0 {
 			return uint32(bs)
 		}
-	case scsi.OpUnmap, scsi.OpPersistentReserveOut:
+	case scsi.OpUnmap, scsi.OpPersistentReserveOut, scsi.OpModeSelect6, scsi.OpModeSelect10:
 		return min(t.cmd.Alloc, maxParam)
 	}
 	return 0
@@ -183,7 +206,7 @@ func (c *Conn) fits(t *task, h []byte, n int) bool {
 		limit = min(t.edtl, c.params.firstBurst)
 	}
 	switch {
-	case t.held != nil || t.running || t.buf == nil || !t.unsolicited && t.got >= t.burst:
+	case t.held != nil || t.queued || t.running || t.buf == nil || !t.unsolicited && t.got >= t.burst:
 		return false // stale: it has all its data
 	case t.unsolicited != (p.TTT == pdu.NoTag) || !t.unsolicited && p.TTT != t.ttt:
 		c.fail("Data-Out with a transfer tag nobody gave")
@@ -252,7 +275,9 @@ func (m *Machine) keep(t *task) bool {
 		copy(t.buf, data)
 		t.data = t.buf
 	}
-	t.conn.list(t)
+	if t.conn != nil {
+		t.conn.list(t)
+	}
 	return true
 }
 
@@ -264,7 +289,8 @@ func (m *Machine) unlist(t *task) {
 	}
 }
 
-// abort ends a task without an answer: it does not execute.
+// abort ends a task without an answer: it does not execute. A job of its that
+// runs goes on: see whenOver.
 func (m *Machine) abort(t *task) {
 	m.stats.Aborted++
 	m.unlist(t)
@@ -273,6 +299,9 @@ func (m *Machine) abort(t *task) {
 	}
 	if !t.due.IsZero() {
 		m.undelay(t)
+	}
+	if t.queued {
+		m.unqueue(t)
 	}
 	m.open(t)
 	if t.conn == nil {
