@@ -50,14 +50,3 @@ func (m *Mapper) Map(n uint32) (Chosen, bool) {
 
 // Done counts the command out, as its answer does.
 func (m *Mapper) Done(c Chosen, n uint32) { c.lv.loads[m.lane.id].End(n) }
-
-// Flip takes a path out of the table as a path is whose identity is in
-// question, or puts it back.
-func (d *Device) Flip(path int, out bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if lv := d.paths[path].live; lv != nil {
-		lv.suspended = out
-		d.rebuildLocked()
-	}
-}
