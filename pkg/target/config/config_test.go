@@ -77,6 +77,7 @@ targets:
   - {number: 1, store: {ram: 1Mi}, writeThrough: true, wwid: naa.5000000000000001, serial: A}
 `
 
+// Long: a table of mistakes.
 func TestEveryMistakeIsAnErrorThatNamesItsPlace(t *testing.T) {
 	parse(t, full)
 	for _, c := range []struct{ old, new, want string }{
