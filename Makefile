@@ -14,6 +14,7 @@ LDFLAGS   := -X main.version=$(VERSION)
 FUZZTIME  ?= 10s
 DURATION  ?= 5m
 SEED      ?= 1
+VOLUMES   ?= 1000
 PKG       ?= ./...
 
 export CGO_ENABLED ?= 0
@@ -81,6 +82,12 @@ interop: setup build ## our initiator and server against programs we did not wri
 soak: setup-demo build ## fio with crc32c verify under random path faults: DURATION=5m SEED=1; table and out/soak.json
 	@mkdir -p $(OUT)
 	@$(GO) run ./test/soak --bin $(BIN)/csi-mpath --duration $(DURATION) --seed $(SEED) --json $(OUT)/soak.json
+
+.PHONY: scale
+scale: ## VOLUMES=1000 volumes x 2 paths in one process: memory, idle CPU, all paths back after a shared portal; out/scale.json
+	@mkdir -p $(OUT)
+	@$(GO) build -o $(BIN)/scale ./test/scale
+	@$(BIN)/scale --volumes $(VOLUMES) --json $(OUT)/scale.json
 
 .PHONY: bench-peers
 bench-peers: build ## against nbdkit, qemu and libiscsi, in interleaved rounds (root, half an hour): JSON=FILE for the claims

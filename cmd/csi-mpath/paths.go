@@ -93,7 +93,7 @@ func printTable(out io.Writer, all []datapath.Status) int {
 		w := tabwriter.NewWriter(c, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(w, "  PATH\tSTATE\tACCESS\tUSE\tLATENCY\tIN FLIGHT\tLOSSES\tFENCE\tFOR\tLAST ERROR")
 		for _, p := range st.Paths {
-			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", p.Name, p.State, dash(p.Access), use(p), latency(p.Latency),
+			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", p.Name, stateOf(p), dash(p.Access), use(p), latency(p.Latency),
 				p.Commands, p.Errors, fence(p), time.Since(p.Since).Round(time.Second), short(p.LastError))
 		}
 		_ = w.Flush()
@@ -107,6 +107,13 @@ func summary(st datapath.Status) string {
 		s += fmt.Sprintf(", %d ranges in doubt", st.InDoubt)
 	}
 	return s
+}
+
+func stateOf(p datapath.PathStatus) string {
+	if p.InLine {
+		return p.State + " (in line)" // others log in first: see device.Logins
+	}
+	return p.State
 }
 
 func dash(s string) string {

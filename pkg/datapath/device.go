@@ -62,6 +62,11 @@ type Config struct {
 	Failback time.Duration
 	// Patient: Open does not give up while its context lives.
 	Patient bool
+	// Turn, if set, is waited for before each attempt to bring a path up, and the
+	// function it returns is called after it: who shares portals with many others
+	// must not meet them all at once. urgency says how much the device needs that
+	// path now; it may be asked at any time, by any goroutine.
+	Turn func(ctx context.Context, path string, urgency func() Urgency) (leave func(), err error)
 	// Events is told of transitions. It is called from control goroutines and
 	// must not block.
 	Events func(Event)
@@ -102,6 +107,10 @@ type Device struct {
 	unflushed atomic.Bool
 	flushing  atomic.Int64
 	cacheWB   atomic.Bool // the device has a volatile cache
+
+	// up counts live paths, for Urgency: written under mu, a stale read is a
+	// turn taken a little early or late.
+	up atomic.Int32
 
 	// mu is the control lock: everything below.
 	mu        sync.Mutex

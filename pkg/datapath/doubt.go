@@ -111,6 +111,7 @@ func (d *doubts) newFence(p *Path, inc uint32) *fence {
 	f := &fence{path: p, inc: inc, deadline: time.Now().Add(bound), done: make(chan struct{})}
 	f.timer = time.AfterFunc(bound, func() { d.resolve(f, ByTime) })
 	d.fences = append(d.fences, f)
+	p.fences.Add(1)
 	return f
 }
 
@@ -247,6 +248,7 @@ func (d *doubts) resolve(f *fence, how FenceProof) {
 	f.how = how
 	f.timer.Stop()
 	d.fences = slices.DeleteFunc(d.fences, func(x *fence) bool { return x == f })
+	f.path.fences.Add(-1)
 	gone := 0
 	d.entries = slices.DeleteFunc(d.entries, func(e *doubt) bool {
 		if e.fence != f {

@@ -102,6 +102,7 @@ func (d *Device) join(lv *live) error {
 		d.cacheWB.Store(true)
 	}
 	p.live, p.lastErr = lv, nil
+	d.up.Add(1)
 	f := lv.facts
 	p.seen = &f
 	p.connects++
@@ -155,6 +156,7 @@ func (d *Device) retire(lv *live, cause error) {
 	var left int
 	if was {
 		p.live = nil
+		d.up.Add(-1)
 		p.downs++
 		if p.state == Live {
 			d.setStateLocked(p, Connecting, lv.cause)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
@@ -49,6 +50,12 @@ type Path struct {
 	tr    Transport
 	index int
 	wake  chan struct{} // capacity 1: evidence, or a hint to try now
+
+	// fences counts its fences that are not resolved, inLine says that it waits
+	// for Config.Turn. Written under the doubt registry's lock, and by run; read
+	// for Urgency and tables, where a stale value does no harm.
+	fences atomic.Int32
+	inLine atomic.Bool
 
 	// Under dev.mu:
 	state      PathState
@@ -119,6 +126,11 @@ func (p *Path) sleep(ctx context.Context, d time.Duration) bool {
 
 // bringUp makes one incarnation live, or says why not.
 func (p *Path) bringUp(ctx context.Context) (*live, error) {
+	leave, err := p.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	cctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	lv := &live{path: p, dev: p.dev, inc: p.dev.nextIncarnation(), gone: make(chan struct{})}
@@ -139,6 +151,37 @@ func (p *Path) bringUp(ctx context.Context) (*live, error) {
 		return nil, err
 	}
 	return lv, nil
+}
+
+// Urgency is how much a device needs a path, the most urgent first.
+type Urgency uint8
+
+// The urgencies.
+const (
+	Fencing   Urgency = iota // writes may wait for the fence that its login is (I3)
+	Dark                     // no path is live
+	Redundant                // others carry the I/O meanwhile
+)
+
+func (p *Path) urgency() Urgency {
+	switch {
+	case p.fences.Load() > 0:
+		return Fencing
+	case p.dev.up.Load() == 0:
+		return Dark
+	}
+	return Redundant
+}
+
+// turn waits for the path's turn to be brought up. Not bounded by
+// connectTimeout: how long that takes says nothing about the path.
+func (p *Path) turn(ctx context.Context) (leave func(), err error) {
+	if p.dev.cfg.Turn == nil {
+		return func() {}, nil
+	}
+	p.inLine.Store(true)
+	defer p.inLine.Store(false)
+	return p.dev.cfg.Turn(ctx, p.tr.Name(), p.urgency)
 }
 
 // serve looks after a live path until it is gone.

@@ -70,7 +70,9 @@ type PathStatus struct {
 	LastError string        `json:"lastError,omitempty"`
 	// Fence counts the lost incarnations whose writes are still in doubt, and
 	// when the clock will settle the last of them.
-	Fences  int       `json:"fencesPending"`
+	Fences int `json:"fencesPending"`
+	// InLine: it waits for its turn to log in (Config.Turn).
+	InLine  bool      `json:"waitsForTurn,omitempty"`
 	FenceAt time.Time `json:"fenceDeadline,omitzero"`
 }
 
@@ -108,6 +110,7 @@ func (d *Device) Status() Status {
 func (d *Device) pathStatusLocked(p *Path) PathStatus {
 	ps := PathStatus{Name: p.tr.Name(), State: p.state.String(), Since: p.stateSince,
 		Connects: p.connects, Errors: p.downs}
+	ps.InLine = p.inLine.Load()
 	if p.lastErr != nil {
 		ps.LastError = p.lastErr.Error()
 	}

@@ -55,6 +55,11 @@ type Config struct {
 	Dial      func(ctx context.Context, portal string) (net.Conn, error)
 	NoControl bool
 
+	// Logins bounds the rate of logins together with the other devices that have
+	// the same; nil is what all devices of the process share, or, with Dial, one
+	// of the device's own.
+	Logins *Logins
+
 	// StateDir holds what must outlive the process: ISIDs, locks, in-flight
 	// tables, status sockets. A file system in memory.
 	StateDir string
@@ -112,6 +117,13 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.QueueDepth == 0 {
 		c.QueueDepth = DefaultQueueDepth
+	}
+	switch {
+	case c.Logins != nil:
+	case c.Dial != nil:
+		c.Logins = NewLogins()
+	default:
+		c.Logins = processWide
 	}
 	return c, nil
 }

@@ -137,11 +137,21 @@ func (p *iscsiPath) ProveDead(ctx context.Context) error {
 		if !same {
 			continue
 		}
-		if err = p.reinstateAt(ctx, c, lost); err == nil {
+		if err = p.inTurn(ctx, c.portal, func() error { return p.reinstateAt(ctx, c, lost) }); err == nil {
 			return nil
 		}
 	}
 	return err
+}
+
+// inTurn does a login when its turn has come. Writes wait for it.
+func (p *iscsiPath) inTurn(ctx context.Context, portal string, login func() error) error {
+	leave, err := p.cfg.Logins.turn(ctx, portal, func() datapath.Urgency { return datapath.Fencing })
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return login()
 }
 
 // reinstateAt logs in at the sibling's portal in the lost session's name. The

@@ -16,6 +16,27 @@ const (
 	// it the path timeout is the bound: a portal that does not answer a login for
 	// so long is as dead as a session that does not answer.
 	loginMin = 2 * time.Second
+	// portalLogins is how many logins per second one portal gets from this
+	// process, after portalBurst at once: targets answer logins one after the
+	// other (LIO has one thread per portal), an array's portal serves other hosts
+	// too, and 1,000 volumes must be back within 30 s, of which the back-off may
+	// take five. A node's usual 50 volumes are the burst.
+	portalLogins = 100
+	portalBurst  = 64
+	// portalInFlight is how many logins one portal has from us at a time.
+	portalInFlight = 32
+	// processLogins, processBurst and processInFlight are the same over all
+	// portals: what this process can do beside its I/O.
+	processLogins   = 250
+	processBurst    = 128
+	processInFlight = 128
+	// loginLease is how long a login counts as in flight: one that hangs, at a
+	// portal that swallows everything, must not keep others from trying.
+	loginLease = time.Second
+	// maxTurnWait is how long a login may be overtaken by more urgent ones.
+	maxTurnWait = 5 * time.Second
+	// maxGates is how many portals are remembered while nobody waits.
+	maxGates = 256
 	// statusTimeout bounds one answer on a status socket.
 	statusTimeout = time.Second
 	// maxISIDs bounds the ISID file.
