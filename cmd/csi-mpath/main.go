@@ -53,7 +53,7 @@ func run(args []string) int {
 		Short: "Block devices over several network paths, in one process",
 		Long: `csi-mpath builds one block device out of several iSCSI paths, without iscsid,
 multipathd or udev, and serves it over NBD: to programs on a socket, without root,
-or as a block device of the kernel.
+or as a block device of the kernel. It is also a target, to try it with.
 
 Exit codes: 0 done; 1 failure while running; 2 wrong flags, names or files;
 3 the volume did not come up; 4 ended with requests unanswered or writes in doubt.`,
@@ -64,7 +64,7 @@ Exit codes: 0 done; 1 failure while running; 2 wrong flags, names or files;
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w; see '%s --help'", err, c.CommandPath()))
 	})
-	root.AddCommand(attachCommand(), detachCommand(), pathsCommand(), discoverCommand())
+	root.AddCommand(attachCommand(), detachCommand(), pathsCommand(), discoverCommand(), targetCommand())
 	root.SetArgs(args)
 	err := root.ExecuteContext(context.Background())
 	if err == nil {

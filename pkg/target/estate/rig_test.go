@@ -184,4 +184,3 @@ func ready(t *testing.T, s *iscsi.Session, lun uint32, want scsi.Sense) {
 		t.Fatalf("LUN %d: %v, want %v", lun, got, want)
 	}
 }
-
