@@ -101,7 +101,7 @@ func (m *Machine) vpd(t *task, d *Device) ([]byte, bool) {
 	case scsi.PageDeviceID:
 		return scsi.AppendDeviceID(nil, m.designators(t.sess.portal, d)...), true
 	case scsi.PageBlockLimits:
-		l := scsi.BlockLimits{WriteSameNonZero: true, MaxCompareWrite: maxCompareWrite, MaxTransfer: uint32(maxTransfer / bs), MaxWriteSame: maxZero / bs}
+		l := scsi.BlockLimits{WriteSameNonZero: true, MaxCompareWrite: maxCompareWrite, MaxTransfer: d.MaxTransfer / uint32(bs), MaxWriteSame: maxZero / bs}
 		if !t.unit.Thick {
 			l.MaxUnmap, l.MaxUnmapDescriptors, l.UnmapGranule = maxUnmapBlocks, maxUnmapExtents, uint32(max(1, 4096/bs))
 		}

@@ -65,6 +65,7 @@ type Device struct {
 	BlockSize                 uint32 // bytes, 512 (if 0) or 4096
 	PhysicalExp               uint8  // physical block is 2^PhysicalExp logical ones
 	Size                      uint64 // bytes; 0 is the store's
+	MaxTransfer               uint32 // bytes of one READ or WRITE, as VPD B0h tells; 0 is 4 MiB
 }
 
 // PortalConfig describes one portal.
@@ -129,6 +130,12 @@ func (d *Device) fill(target string, n uint32, st Store) error {
 	if d.Size > st.Size() || d.Size < uint64(d.BlockSize) || d.Size%uint64(d.BlockSize) != 0 {
 		return fmt.Errorf("target %s LUN %d: size %d is not a multiple of %d up to the store's %d",
 			target, n, d.Size, d.BlockSize, st.Size())
+	}
+	if d.MaxTransfer == 0 {
+		d.MaxTransfer = maxTransfer
+	}
+	if d.MaxTransfer < d.BlockSize || d.MaxTransfer > maxTransfer {
+		return fmt.Errorf("target %s LUN %d: a transfer limit of %d bytes is not in %d..%d", target, n, d.MaxTransfer, d.BlockSize, maxTransfer)
 	}
 	if d.Identity == (scsi.Identity{}) {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d", target, n))
