@@ -147,9 +147,22 @@ func (s *Server) AddLUN(l LUN) error {
 	return s.change(func(m *Machine) error { return m.AddLUN(l) })
 }
 
-// RemoveLUN is Machine.RemoveLUN.
+// changeAndWait runs f with the machine, and returns once the jobs of tasks
+// that match are over: what f ended has no effect after that (I3, I9).
+func (s *Server) changeAndWait(match func(m *Machine, t *task) bool, f func(m *Machine) error) (err error) {
+	over := make(chan struct{})
+	s.Do(func(m *Machine) {
+		err = f(m)
+		m.whenOver(func(t *task) bool { return match(m, t) }, func() { close(over) })
+	})
+	<-over
+	return err
+}
+
+// RemoveLUN is Machine.RemoveLUN; then nothing uses the LUN's store any more.
 func (s *Server) RemoveLUN(n uint32) error {
-	return s.change(func(m *Machine) error { return m.RemoveLUN(n) })
+	return s.changeAndWait(func(m *Machine, t *task) bool { return t.unit != m.units[t.unit.Number] },
+		func(m *Machine) error { return m.RemoveLUN(n) })
 }
 
 // SetMode is Machine.SetMode.
@@ -157,9 +170,10 @@ func (s *Server) SetMode(n uint32, readOnly, writeThrough, thick bool) error {
 	return s.change(func(m *Machine) error { return m.SetMode(n, readOnly, writeThrough, thick) })
 }
 
-// SetAccess is Machine.SetAccess.
+// SetAccess is Machine.SetAccess; then nothing of those put out runs any more.
 func (s *Server) SetAccess(initiators []string, c auth.Credentials) error {
-	return s.change(func(m *Machine) error { return m.SetAccess(initiators, c) })
+	return s.changeAndWait(func(m *Machine, t *task) bool { return !m.admits(t.sess.key.initiator) },
+		func(m *Machine) error { return m.SetAccess(initiators, c) })
 }
 
 // SetDepth is Machine.SetDepth.
@@ -202,9 +216,10 @@ func (s *Server) join(addr string, pc PortalConfig) (*Portal, error) {
 
 // leave takes a portal away.
 func (s *Server) leave(p *Portal) {
-	s.Do(func(m *Machine) {
-		p.left = true
-		_ = m.RemovePortal(p.number) // it is there
-	})
+	_ = s.changeAndWait(func(m *Machine, t *task) bool { return t.sess.portal.index == p.number },
+		func(m *Machine) error {
+			p.left = true
+			return m.RemovePortal(p.number) // it is there
+		})
 	p.Drop()
 }

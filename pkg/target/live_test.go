@@ -2,11 +2,13 @@ package target
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/auth"
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
@@ -213,5 +215,55 @@ func TestAPortalThatGoesIsNotInAnyAnswer(t *testing.T) {
 	stays.good(stays.readCmd(0, 1))
 	if r.RemovePortal(99) == nil {
 		t.Error("a portal that is not there went")
+	}
+}
+
+// slowStore writes when it is told to.
+type slowStore struct {
+	Store
+	begun, goOn chan struct{}
+}
+
+func (s slowStore) WriteAt(p []byte, off uint64) error {
+	s.begun <- struct{}{}
+	<-s.goOn
+	return s.Store.WriteAt(p, off)
+}
+
+// What is put out has no effect after it is out: a write that runs in its store
+// is waited for.
+func TestWhoIsPutOutHasNoWriteRunningAfterwards(t *testing.T) {
+	for name, out := range map[string]func(s *Server, p *Portal) error{
+		"access": func(s *Server, _ *Portal) error { return s.SetAccess([]string{one}, auth.Credentials{}) },
+		"LUN":    func(s *Server, _ *Portal) error { return s.RemoveLUN(0) },
+		"portal": func(s *Server, p *Portal) error { s.leave(p); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ram := NewRAM(1 << 20)
+			st := slowStore{ram, make(chan struct{}), make(chan struct{})}
+			s, p := serve(t, Config{LUNs: []LUN{{Store: st}}})
+			sess := dial(t, config(s, p[0], 1))
+			go func() {
+				var cdb [scsi.CDBLen]byte
+				n := scsi.PutWrite16(cdb[:], 0, 1, 0)
+				_, _ = sess.Exec(context.Background(), 0, cdb[:n], nil, block(1, 1)) // its answer may never come
+			}()
+			<-st.begun
+			done := make(chan error, 1)
+			go func() { done <- out(s, p[0]) }()
+			until := time.After(20 * time.Millisecond)
+			select {
+			case <-done:
+				t.Fatal("out while a write runs")
+			case <-until:
+			}
+			close(st.goOn)
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			if got := make([]byte, 1); ram.ReadAt(got, 0) != nil || got[0] != 1 {
+				t.Error("out before the write was over")
+			}
+		})
 	}
 }
