@@ -110,6 +110,10 @@ func (m *Machine) doCompareAndWrite(t *task) {
 		m.check(t, bad)
 		return
 	}
+	if uint64(t.edtl) != 2*t.n { // 256 blocks read as none in its field
+		m.check(t, scsi.SenseInvalidCDB)
+		return
+	}
 	if !m.whole(t, 2*t.n) {
 		return
 	}

@@ -29,6 +29,7 @@ func (r *RAM) Grow(size uint64) error {
 		}
 	}
 	r.mem = mem
+	r.mapped = append(make([]uint64, 0, mapWords(size)), r.mapped...)[:mapWords(size)]
 	return nil
 }
 

@@ -147,6 +147,10 @@ func (m *Machine) newUnit(l LUN) (*unit, error) {
 	if err := l.fill(m.cfg.Name, l.Number, l.Store); err != nil {
 		return nil, err
 	}
+	if a, ok := l.Store.(aligned); ok && a.Alignment() > uint64(l.BlockSize) {
+		return nil, fmt.Errorf("target %s LUN %d: its store does direct I/O in blocks of %d bytes: give the LUN such blocks, or leave direct off",
+			m.cfg.Name, l.Number, a.Alignment())
+	}
 	u := &unit{LUN: l, wire: wire}
 	u.memory, _ = l.Store.(viewer)
 	return u, nil

@@ -13,13 +13,14 @@ type params struct {
 	maxRecv, maxSend        uint32 // longest data segment from and to the initiator, bytes
 	maxBurst, firstBurst    uint32
 	initialR2T, noImmediate bool
+	maxR2T                  int // R2Ts outstanding of one command
 	cfg                     *Config
 }
 
 func defaultParams(cfg *Config) params {
 	return params{maxRecv: pdu.DefaultRecvDataSegment, maxSend: pdu.DefaultRecvDataSegment,
 		maxBurst: min(262144, cfg.MaxBurst), firstBurst: min(65536, cfg.FirstBurst), initialR2T: true,
-		noImmediate: cfg.NoImmediate, cfg: cfg}
+		noImmediate: cfg.NoImmediate, maxR2T: 1, cfg: cfg}
 }
 
 // negotiate answers one key; an empty answer means none is due.
@@ -62,7 +63,12 @@ func (p *params) numeric(k pdu.Pair) string {
 		return number(512, pdu.MaxDataSegment, func(v uint32) uint32 { p.maxBurst = min(v, p.cfg.MaxBurst); return p.maxBurst })
 	case "FirstBurstLength":
 		return number(512, pdu.MaxDataSegment, func(v uint32) uint32 { p.firstBurst = min(v, p.cfg.FirstBurst); return p.firstBurst })
-	case "MaxConnections", "MaxOutstandingR2T":
+	case "MaxOutstandingR2T":
+		return number(1, 65535, func(v uint32) uint32 {
+			p.maxR2T = int(min(v, uint32(p.cfg.MaxR2T)))
+			return uint32(p.maxR2T)
+		})
+	case "MaxConnections":
 		return number(1, 65535, func(uint32) uint32 { return 1 })
 	case "DefaultTime2Wait":
 		return number(0, 3600, func(v uint32) uint32 { return v })

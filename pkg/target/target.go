@@ -35,6 +35,8 @@ type Config struct {
 	Depth int
 	// MaxRecv, MaxBurst and FirstBurst are offered in a login, bytes; 0 is the default.
 	MaxRecv, MaxBurst, FirstBurst uint32
+	// MaxR2T is how many R2Ts of one command are outstanding at most, 1..8; 0 is 8.
+	MaxR2T int
 	// InitialR2T and NoImmediate forbid unsolicited data.
 	InitialR2T, NoImmediate bool
 	// NoDigests refuses CRC32C.
@@ -95,6 +97,12 @@ func (c *Config) normalize() error {
 	}
 	if c.Depth < 1 || c.Depth > maxDepth {
 		return fmt.Errorf("target %s: depth %d is out of 1..%d", c.Name, c.Depth, maxDepth)
+	}
+	if c.MaxR2T == 0 {
+		c.MaxR2T = maxOutstandingR2T
+	}
+	if c.MaxR2T < 1 || c.MaxR2T > maxOutstandingR2T {
+		return fmt.Errorf("target %s: %d outstanding R2Ts are out of 1..%d", c.Name, c.MaxR2T, maxOutstandingR2T)
 	}
 	for _, v := range []struct {
 		p   *uint32

@@ -32,10 +32,13 @@ type task struct {
 	need uint32 // bytes of write data it waits for, <= edtl
 	got  uint32
 
-	unsolicited bool // Data-Out without R2T are still to come
-	ttt, r2tSN  uint32
-	burst       uint32 // end of the burst asked for
+	unsolicited bool   // Data-Out without R2T are still to come
+	ttt, burst  uint32 // the R2T whose data comes now, and where that ends
 	dataSN      uint32
+	r2tSN       uint32
+	asked       uint32 // end of the last R2T
+	next        [maxOutstandingR2T - 1]solicited
+	nexts       int // of next, those whose data comes after ttt's
 
 	held  *rule
 	due   time.Time
@@ -51,6 +54,9 @@ type task struct {
 	result  []byte // parameter data to answer with
 	waits   []*wait
 }
+
+// solicited is one R2T: its tag, and where its data ends.
+type solicited struct{ ttt, end uint32 }
 
 // immediateFits checks the immediate data of a command against what was negotiated.
 func (c *Conn) immediateFits(p *pdu.SCSICommand, n int) bool {
@@ -172,6 +178,7 @@ func (c *Conn) collect(t *task) {
 	t.data = t.buf
 	c.list(t)
 	if !t.unsolicited {
+		t.asked = t.got
 		c.ask(t)
 	}
 }
@@ -183,16 +190,34 @@ func (c *Conn) list(t *task) {
 	}
 }
 
-// ask sends one R2T (RFC 7143 11.8); one is outstanding at a time.
+// ask sends R2Ts (RFC 7143 11.8), as many as may be outstanding. Their data comes
+// in their order: DataSequenceInOrder is Yes.
 func (c *Conn) ask(t *task) {
-	n := min(t.need-t.got, c.params.maxBurst)
+	if t.burst <= t.got && t.nexts > 0 { // the next one's turn
+		t.ttt, t.burst = t.next[0].ttt, t.next[0].end
+		t.nexts--
+		copy(t.next[:], t.next[1:])
+	}
+	t.dataSN = 0
+	for t.asked < t.need && (t.burst <= t.got || t.nexts+1 < c.params.maxR2T) {
+		c.r2t(t)
+	}
+}
+
+func (c *Conn) r2t(t *task) {
+	n := min(t.need-t.asked, c.params.maxBurst)
 	c.m.ttt = (c.m.ttt + 1) & 0x7fffffff // never NoTag
-	t.ttt = c.m.ttt
-	t.burst, t.dataSN = t.got+n, 0
 	w := c.window(false)
 	w.StatSN = c.statSN
-	p := pdu.R2T{LUN: t.lun, ITT: t.itt, TTT: t.ttt, Window: w, R2TSN: t.r2tSN, Offset: t.got, Length: n}
+	p := pdu.R2T{LUN: t.lun, ITT: t.itt, TTT: c.m.ttt, Window: w, R2TSN: t.r2tSN, Offset: t.asked, Length: n}
 	t.r2tSN++
+	t.asked += n
+	if t.burst <= t.got {
+		t.ttt, t.burst = p.TTT, t.asked
+	} else {
+		t.next[t.nexts] = solicited{p.TTT, t.asked}
+		t.nexts++
+	}
 	p.Put(c.out.header())
 	c.out.seal(c.layout)
 }
@@ -246,7 +271,9 @@ func (c *Conn) dataOut(h, data []byte, landedFor *task) {
 		c.m.check(t, senseDataLost)
 		return
 	}
-	t.unsolicited, t.dataSN = false, 0
+	if t.unsolicited {
+		t.unsolicited, t.asked = false, t.got
+	}
 	if t.got >= t.need {
 		c.m.ready(t)
 		return
