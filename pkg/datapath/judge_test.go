@@ -201,7 +201,7 @@ func TestANewIncarnationStartsCountingAgain(t *testing.T) {
 	c.look(quick, slow)
 	c.look(quick, slow)
 	c.obs[1] = observation{fit: true, inc: 99}
-	if c.look(quick, slow) || c.look(quick, slow) {
+	if k := c.within(2, quick, slow); k >= 0 {
 		t.Fatal("the bad looks of the lost connection counted")
 	}
 }

@@ -1,0 +1,157 @@
+// Package merge joins contiguous requests into units, each sent as one command.
+//
+// A request that continues a unit not sent yet joins it at once, which costs no
+// time. A unit that continues what its stream has in flight may also be held
+// for a moment, so that more can join: the hold rule of the kernel's
+// rq_based_seq_io_merge_deadline, for several streams at once instead of one.
+// Random requests and the only request of a stream are never held.
+//
+// The package is pure: requests are numbers (tokens), times are ns of any
+// monotonic clock.
+package merge
+
+import "sync/atomic"
+
+// None is no stream, and no token.
+const None = -1
+
+// Plug follows the streams of one lane. All methods but Done and Waits belong
+// to the lane's runner.
+type Plug struct {
+	streams [Streams]stream
+	clock   uint64
+	cap     uint32 // bytes of one unit
+
+	// inflight counts the units of each stream that are out: added to by the
+	// runner, subtracted from by path readers. held has a bit for each stream
+	// with a unit that waits: written by the runner, read by path readers. Both
+	// are sequentially consistent: a runner that sets held and then finds
+	// something in flight has a reader behind it that finds held.
+	inflight [Streams]atomic.Int32
+	held     atomic.Uint32
+}
+
+// stream is one run of contiguous requests of one operation.
+type stream struct {
+	op      uint8
+	end     uint64 // where the next one begins, bytes
+	leader  int32  // token of its unit that is not sent yet, None if there is none
+	bytes   uint32 // of that unit
+	joined  int32  // requests of that unit
+	started int64  // when its last unit was sent
+	used    uint64 // 0: never
+}
+
+// Init makes the plug ready; a unit grows to at most limit bytes.
+func (p *Plug) Init(limit uint32) {
+	p.cap = limit
+	for i := range p.streams {
+		p.streams[i].leader = None
+	}
+}
+
+// Add takes in a request of n bytes at off. If it continues a unit that has
+// room, leader is that unit's token and the request is to go with it.
+// Otherwise leader is None and the request begins a unit of its own, of the
+// stream returned, which may be None: then it is not followed.
+func (p *Plug) Add(token int32, op uint8, off uint64, n uint32) (leader int32, strm int8) {
+	p.clock++
+	for i := range p.streams {
+		s := &p.streams[i]
+		if s.end != off || s.op != op || s.used == 0 {
+			continue
+		}
+		s.used, s.end = p.clock, off+uint64(n)
+		if s.leader != None && s.bytes+n <= p.cap && s.joined < MaxJoined {
+			s.bytes += n
+			s.joined++
+			return s.leader, int8(i)
+		}
+		s.leader, s.bytes, s.joined = token, n, 1
+		return None, int8(i)
+	}
+	i := p.oldest()
+	if i == None {
+		return None, None
+	}
+	p.streams[i] = stream{op: op, end: off + uint64(n), leader: token, bytes: n, joined: 1, used: p.clock}
+	return None, int8(i)
+}
+
+// oldest is the stream longest without a request, of those with nothing out.
+func (p *Plug) oldest() int {
+	best := None
+	for i := range p.streams {
+		s := &p.streams[i]
+		if s.leader == None && p.inflight[i].Load() == 0 && (best == None || s.used < p.streams[best].used) {
+			best = i
+		}
+	}
+	return best
+}
+
+// Hold reports until when the unit led by token waits for more: while
+// something of its stream is in flight, it has room, and no more than deadline
+// ns have passed since the stream's last unit was sent. 0: it is to be sent
+// now. A caller that gets a time keeps the unit and asks again when Waits says
+// so, and at that time.
+func (p *Plug) Hold(strm int8, token int32, now, deadline int64) (until int64) {
+	if strm == None || deadline == 0 {
+		return 0
+	}
+	s := &p.streams[strm]
+	until = s.started + deadline
+	if s.leader != token || s.started == 0 || now >= until || s.bytes >= p.cap || s.joined >= MaxJoined {
+		p.release(strm, token)
+		return 0
+	}
+	p.held.Or(1 << strm)
+	if p.inflight[strm].Load() <= 0 {
+		p.release(strm, token)
+		return 0
+	}
+	return until
+}
+
+// release takes the mark of a held unit off.
+func (p *Plug) release(strm int8, token int32) {
+	if p.streams[strm].leader == token {
+		p.held.And(^uint32(1 << strm))
+	}
+}
+
+// Close ends the growth of a unit that is about to be sent. Reopen undoes it.
+func (p *Plug) Close(strm int8, token int32) {
+	if strm == None {
+		return
+	}
+	if s := &p.streams[strm]; s.leader == token {
+		p.held.And(^uint32(1 << strm))
+		s.leader = None
+	}
+	p.inflight[strm].Add(1)
+}
+
+// Sent notes when a unit was sent: before it, Close.
+func (p *Plug) Sent(strm int8, now int64) {
+	if strm != None {
+		p.streams[strm].started = max(now, 1)
+	}
+}
+
+// Reopen takes Close back: the unit was not sent after all. It grows no more.
+func (p *Plug) Reopen(strm int8) {
+	if strm != None {
+		p.inflight[strm].Add(-1)
+	}
+}
+
+// Done notes that a unit was answered. True: a unit of its stream waits and
+// nothing of the stream is in flight any more, so the lane is to be run. Any
+// goroutine.
+func (p *Plug) Done(strm int8) bool {
+	return strm != None && p.inflight[strm].Add(-1) <= 0 && p.held.Load()&(1<<strm) != 0
+}
+
+// Waits reports whether any unit is held. Any goroutine.
+func (p *Plug) Waits() bool { return p.held.Load() != 0 }
