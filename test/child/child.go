@@ -21,6 +21,11 @@ import (
 // maxTail bounds the output kept for error messages, bytes.
 const maxTail = 8192
 
+// outputWithin bounds the wait for the end of the output of a program that has
+// ended: a child of its own may hold it open. Long, because on a machine short
+// of CPU the output itself may come late.
+const outputWithin = 15 * time.Second
+
 // Child is a started program. Its methods may be called from any goroutine.
 type Child struct {
 	name string
@@ -56,7 +61,7 @@ func Start(opt Options, program string, args ...string) (*Child, error) {
 	c.cmd.Env = append(os.Environ(), opt.Env...)
 	c.cmd.Stdout, c.cmd.Stderr = tee(&c.tail, opt.Stdout), tee(&c.tail, opt.Stderr)
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	c.cmd.WaitDelay = time.Second
+	c.cmd.WaitDelay = outputWithin
 	started := make(chan error)
 	starts <- func() { started <- c.cmd.Start() }
 	if err := <-started; err != nil {

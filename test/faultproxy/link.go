@@ -38,20 +38,20 @@ func (l *link) abortBoth() {
 // connect gives the link its target, nil if it has none for good, and what
 // happened to it meanwhile.
 func (l *link) connect(target *net.TCPConn) {
-	l.mu.Lock()
+	l.mu.Lock() // for all of it: a heal comes before it or after it
+	defer l.mu.Unlock()
 	l.target, l.flows[0].dst, l.flows[1].src = target, target, target
 	l.dialing = false
-	early := l.early
 	if l.over { // closed meanwhile
 		l.stopLocked()
 	}
-	l.mu.Unlock()
 	if target == nil {
-		l.now(Fault{Kind: BlackHole})
+		l.happen(Fault{Kind: BlackHole})
 	}
-	for _, f := range early {
-		l.now(f)
+	for _, f := range l.early {
+		l.happen(f)
 	}
+	l.early = nil
 }
 
 // start runs the flows; conditions and armed faults are in place before.
@@ -123,6 +123,11 @@ func (l *link) now(f Fault) {
 		}
 		return
 	}
+	l.happen(f)
+}
+
+// happen is now for a link whose target is known. Under l.mu.
+func (l *link) happen(f Fault) {
 	for i := range l.flows {
 		if f.Dir.has(l.flows[i].dir) && !l.over {
 			l.apply(&l.flows[i], f)

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/csi-mpath/csi-mpath/test/port"
 )
 
 // Stats are the proxy's counters since it began.
@@ -21,8 +23,9 @@ type Stats struct {
 // Proxy is one listening address in front of one target. All methods may be
 // called from any goroutine.
 type Proxy struct {
-	addr   string
+	addr   string // never changes once Listen has returned
 	target string
+	held   *port.Held     // nil for a port that was asked for
 	wg     sync.WaitGroup // goroutines of links and the acceptor
 
 	mu       sync.Mutex
@@ -40,33 +43,51 @@ type Proxy struct {
 // any) to target.
 func Listen(addr, target string) (*Proxy, error) {
 	p := &Proxy{addr: addr, target: target, links: map[*link]struct{}{}, timers: map[*time.Timer]struct{}{}}
-	if err := p.Accept(); err != nil {
-		return nil, err
+	if addr == anyPort {
+		// So that the port is still ours after Refuse.
+		var err error
+		if p.held, err = port.Hold(); err != nil {
+			return nil, fmt.Errorf("faultproxy: %w", err)
+		}
+		p.addr = p.held.Addr()
 	}
+	l, err := p.listen()
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	p.addr = l.Addr().String()
 	return p, nil
 }
+
+// anyPort asks for a free port of loopback.
+const anyPort = "127.0.0.1:0"
 
 // Addr is the address clients dial; it stays the same.
 func (p *Proxy) Addr() string { return p.addr }
 
 // Accept listens again after Refuse. The port is the same.
 func (p *Proxy) Accept() error {
+	_, err := p.listen()
+	return err
+}
+
+func (p *Proxy) listen() (*net.TCPListener, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return net.ErrClosed
+		return nil, net.ErrClosed
 	}
 	if p.listener != nil {
-		return nil
+		return p.listener, nil
 	}
 	l, err := net.Listen("tcp", p.addr)
 	if err != nil {
-		return fmt.Errorf("faultproxy: %w", err)
+		return nil, fmt.Errorf("faultproxy: %w", err)
 	}
-	p.listener, p.addr = l.(*net.TCPListener), l.Addr().String()
+	p.listener = l.(*net.TCPListener)
 	p.wg.Add(1)
 	go p.acceptLoop(p.listener)
-	return nil
+	return p.listener, nil
 }
 
 // Refuse closes the listener: new connections get RST. Open ones stay.
@@ -288,7 +309,12 @@ func (p *Proxy) Close() error {
 		l.abortBoth()
 		l.stop()
 	}
+	held := p.held
+	p.held = nil
 	p.mu.Unlock()
 	p.wg.Wait()
+	if held != nil {
+		return held.Close()
+	}
 	return nil
 }

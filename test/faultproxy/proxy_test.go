@@ -69,10 +69,32 @@ func (r *rig) send(c net.Conn, s string) {
 func (r *rig) want(c net.Conn, s string) {
 	r.t.Helper()
 	b := make([]byte, len(s))
-	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(patience))
 	if n, err := io.ReadFull(c, b); err != nil || string(b) != s {
 		r.t.Fatalf("got %q (%v), want %q", b[:n], err, s)
 	}
+}
+
+// patience bounds what must come in the end, on however slow a machine.
+const patience = time.Minute
+
+// until waits for what the proxy does in goroutines of its own.
+func (r *rig) until(what string, done func() bool) {
+	r.t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for late := time.After(patience); !done(); {
+		select {
+		case <-tick.C:
+		case <-late:
+			r.t.Fatalf("not within %v: %s; %+v", patience, what, r.Stats())
+		}
+	}
+}
+
+func (r *rig) swallowed(n uint64) {
+	r.t.Helper()
+	r.until("the black hole swallows", func() bool { return r.Stats().Discarded == n })
 }
 
 // silent checks that nothing arrives for a moment.
@@ -86,7 +108,7 @@ func (r *rig) silent(c net.Conn) {
 
 func (r *rig) ends(c net.Conn, want error) {
 	r.t.Helper()
-	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(patience))
 	if n, err := c.Read(make([]byte, 9)); n != 0 || !errors.Is(err, want) {
 		r.t.Fatalf("got %d bytes, %v; want %v", n, err, want)
 	}
@@ -161,6 +183,7 @@ func TestABlackHoleNeverDeliversEvenAfterHealing(t *testing.T) {
 	r := newRig(t).connect()
 	r.must(r.Now(Fault{Kind: BlackHole}))
 	r.send(r.client, "gone")
+	r.swallowed(4)
 	r.silent(r.target)
 	r.must(r.Heal())
 	r.send(r.client, "gone too")
@@ -176,6 +199,7 @@ func TestABlackHoleSwallowsNewConnectionsUntilHealed(t *testing.T) {
 	r.must(r.Now(Fault{Kind: BlackHole}))
 	c := r.dial()
 	r.send(c, "hello?")
+	r.swallowed(6) // taken in before the healing
 	r.silent(c)
 	r.must(r.Heal())
 	r.connect() // the server's first connection is this one
@@ -333,7 +357,7 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 	_ = r.Close()
 	_ = r.server.Close()
 	// Close has waited for the last deferred call of each; let them return.
-	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(end); {
+	for end := time.Now().Add(patience); runtime.NumGoroutine() > before && time.Now().Before(end); {
 		runtime.Gosched()
 	}
 	if after := runtime.NumGoroutine(); after > before {
