@@ -1,0 +1,235 @@
+package sim
+
+import (
+	"context"
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/blk"
+	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/pkg/target"
+)
+
+// watch accuses requests that take longer than anything explains. Under world.mu.
+func (r *run) watch() {
+	r.oracle.mu.Lock()
+	defer r.oracle.mu.Unlock()
+	o := r.oracle
+	limit, since := o.slack, o.lastFault
+	calm := o.calm(o.slack)
+	if calm {
+		limit = calmAnswer
+	}
+	if o.faults == 0 {
+		for _, c := range r.clients {
+			for _, f := range c.inFlight() {
+				begin := f.op.started
+				if !calm && begin.Before(since) {
+					begin = since
+				}
+				if d := time.Since(begin); d > limit && !f.op.accused {
+					f.op.accused = true
+					o.violate("%v is not answered, %v after it was sent and %v after the last fault", f.op,
+						time.Since(f.op.started), time.Since(since))
+				}
+			}
+		}
+	}
+	r.w.after(watchEvery, r.watch)
+}
+
+// inFlight lists what is in flight on connections that live.
+func (c *client) inFlight() (all []*flight) {
+	if c.conn == nil || c.conn.dead {
+		return nil
+	}
+	for _, f := range c.conn.flying {
+		if f != nil {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// finish heals the world, and looks at what is left.
+func (r *run) finish() {
+	r.oracle.mu.Lock()
+	for _, c := range r.clients {
+		c.idle = true
+		close(c.stop)
+	}
+	r.oracle.mu.Unlock()
+	r.w.under(r.heal)
+	if !r.until(r.oracle.slack, r.answered) {
+		r.oracle.report("not all is answered %v after the last fault: %d requests, %+v", r.oracle.slack, r.open(), r.state())
+	}
+	wait(settleTime)
+	r.windows()
+	r.end()
+}
+
+// heal ends what steps may have left behind. Under world.mu.
+func (r *run) heal() {
+	r.array.do((*target.Machine).ClearFaults)
+	for _, p := range r.Setup.Paths {
+		r.array.do(func(m *target.Machine) { m.SetALUA(p[1], scsi.Optimized) })
+	}
+}
+
+func (r *run) state() any {
+	r.oracle.mu.Lock()
+	p := r.proc
+	r.oracle.mu.Unlock()
+	if p == nil || p.dev == nil || p.dead {
+		return "no process"
+	}
+	return p.dev.Status()
+}
+
+// until waits for ok for at most d.
+func (r *run) until(d time.Duration, ok func() bool) bool {
+	for end := time.Now().Add(d); !ok(); wait(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *run) answered() bool { return r.open() == 0 }
+
+// open counts what the clients wait for.
+func (r *run) open() (n int) {
+	var dying bool
+	r.w.under(func() { dying = r.dying })
+	r.oracle.mu.Lock()
+	defer r.oracle.mu.Unlock()
+	for _, c := range r.clients {
+		n += c.waitingFor()
+		if c.next != nil || c.conn == nil || c.conn.dead {
+			n++
+		}
+	}
+	if dying {
+		n++
+	}
+	return n
+}
+
+// windows looks for leaked tags: when the target answers nothing, every path
+// takes exactly as many commands as it may have in flight.
+func (r *run) windows() {
+	r.oracle.mu.Lock()
+	broken := len(r.oracle.broken) > 0
+	p := r.proc
+	r.oracle.mu.Unlock()
+	if broken {
+		return
+	}
+	if st := p.dev.Status(); st.Usable != len(r.Setup.Paths) || st.InDoubt != 0 || st.Held != 0 {
+		r.oracle.report("%v after all is healed the device is not whole: %+v", settleTime, st)
+		return
+	}
+	want := r.Setup.Depth * len(r.Setup.Paths)
+	lane, err := p.dev.OpenLane(want + 8)
+	if err != nil {
+		r.oracle.report("%v", err)
+		return
+	}
+	var h *target.Held
+	r.w.under(func() {
+		r.array.do(func(m *target.Machine) { h, _ = m.Hold(target.Match{Kind: target.Reads}, false, nil) })
+	})
+	f := &filler{o: r.oracle}
+	for i := range want + 8 {
+		lane.Submit(&blk.Request{Op: blk.Read, Slot: uint32(i), Len: uint32(r.Setup.BlockSize),
+			Buf: make([]byte, r.Setup.BlockSize), Owner: f})
+	}
+	wait(min(r.Setup.CmdTimeout, r.Setup.PathTimeout) / 2)
+	var got int
+	r.w.under(func() {
+		got = h.Len()
+		r.array.do(func(*target.Machine) { h.Release() })
+	})
+	if got != want {
+		r.oracle.report("%d paths with a window of %d commands take %d at once: a tag leaked", len(r.Setup.Paths), r.Setup.Depth, got)
+	}
+	if !r.until(calmAnswer, func() bool { return f.count() == want+8 }) {
+		r.oracle.report("%d of %d reads that filled the windows were answered", f.count(), want+8)
+	}
+	lane.Close()
+}
+
+// filler owns the reads that fill the windows.
+type filler struct {
+	o *oracle
+	n int
+}
+
+// Flush implements blk.Completer.
+func (f *filler) Flush() {}
+
+// Complete implements blk.Completer.
+func (f *filler) Complete(q *blk.Request) {
+	f.o.mu.Lock()
+	defer f.o.mu.Unlock()
+	f.n++
+	if q.Status != blk.OK {
+		f.o.violate("a read that fills a window ended with %v", q.Status)
+	}
+}
+
+func (f *filler) count() int {
+	f.o.mu.Lock()
+	defer f.o.mu.Unlock()
+	return f.n
+}
+
+// end closes everything and judges the disk.
+func (r *run) end() {
+	r.oracle.mu.Lock()
+	p := r.proc
+	for _, c := range r.clients {
+		c.quit = true
+		c.cond.Broadcast()
+	}
+	r.oracle.mu.Unlock()
+	for _, c := range r.clients {
+		<-c.done
+		if c.conn != nil && !c.conn.dead {
+			c.conn.lane.Close()
+		}
+	}
+	r.jobs.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), r.oracle.slack)
+	defer cancel()
+	if err := p.dev.Close(ctx); err != nil {
+		r.oracle.report("close: %v", err)
+	}
+	wait(2 * r.Setup.Fence)
+	r.w.under(func() {
+		r.oracle.final(r.array.disk.block)
+		if r.array.m == nil {
+			return
+		}
+		if n := r.array.m.Sessions(0); n != 0 {
+			r.oracle.report("%d sessions are left at the target", n)
+		}
+		r.array.addStats()
+	})
+	r.owed()
+	t, s := r.array.total, &r.oracle.stats
+	s.Late, s.Reinstated, s.Logins, s.Aborted = t.LateWrites, t.Reinstated, t.Logins, t.Aborted
+}
+
+// owed looks for requests of ended connections that never came back (I2).
+func (r *run) owed() {
+	r.oracle.mu.Lock()
+	defer r.oracle.mu.Unlock()
+	for _, c := range r.clients {
+		for _, n := range c.conns {
+			if n.out != 0 {
+				r.oracle.violate("%d requests of client %d never came back", n.out, c.id)
+			}
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package sim
+
+import "time"
+
+// Every constant of this package.
+const (
+	lunNumber  = 1
+	targetName = "iqn.2026-01.sim:array"
+	hostName   = "iqn.2026-01.sim:host"
+
+	// wireMax is how long bytes may be under way after their sender's reset. Far
+	// below any fence timeout: a network that keeps packets longer than that is
+	// outside of what a fence by time promises.
+	wireMax = 300 * time.Millisecond
+	// flushTime bounds one flush of the disk's cache.
+	flushTime = 5 * time.Millisecond
+
+	// hotBlocks is where most requests go, so that they overlap.
+	hotBlocks = 48
+	// slots is the depth of a client's lane.
+	slots = 32
+
+	// openTimeout bounds the first opening, which has no faults.
+	openTimeout = time.Minute
+	// settleTime: so long after the last fault everything is as if there had
+	// been none: windows are wide open again, paths were looked at.
+	settleTime = 40 * time.Second
+	// calmAnswer bounds an answer when no fault was near.
+	calmAnswer = 5 * time.Second
+	// patience is what the product's own bounds may add to the timeouts of a
+	// script: connectTimeout, the abort of a command, and the longest back-off.
+	patience = 35 * time.Second
+
+	// maxBroken is how many violations a run reports.
+	maxBroken = 10
+	// maxSteps bounds a script, maxTime the time of one step.
+	maxSteps = 10_000
+	maxTime  = time.Hour
+	// maxLine bounds a line of a script, bytes.
+	maxLine = 1 << 10
+	// runLimit is the real time one run may take before its worker is given up.
+	runLimit = 90 * time.Second
+	// progressEvery is how often a long run reports.
+	progressEvery = 5 * time.Second
+	// shrinkRuns bounds the runs that look for a smaller script, and tries is
+	// how often each candidate is run: a failure that needs luck shows sometimes.
+	shrinkRuns = 400
+	tries      = 3
+)

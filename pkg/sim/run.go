@@ -1,0 +1,270 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/datapath"
+	"github.com/csi-mpath/csi-mpath/pkg/device"
+	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/pkg/target"
+)
+
+// Report is how a run went.
+type Report struct {
+	Broken  []string // violations; none is good
+	Stats   Stats
+	Virtual time.Duration
+}
+
+// run is one script being played.
+type run struct {
+	*Script
+	w       *world
+	array   *array
+	oracle  *oracle
+	clients []*client
+	dir     string
+	jobs    sync.WaitGroup // restarts, and the ends of dead processes
+	gen     int
+
+	proc  *process // under oracle.mu; nil while there is none
+	dying bool     // under world.mu: between a kill and the next process
+}
+
+// process is one life of the product.
+type process struct {
+	gen  int
+	dir  string
+	dev  *device.Device
+	dead bool // under oracle.mu
+}
+
+// Play plays a script in a bubble of its own. dir is for state directories.
+func Play(t *testing.T, s *Script, dir string) (rep Report) {
+	synctest.Test(t, func(*testing.T) {
+		begin := time.Now()
+		r := newRun(s, dir)
+		go r.w.loop()
+		r.play()
+		r.w.end()
+		rep = Report{Broken: r.oracle.broken, Stats: r.oracle.stats, Virtual: time.Since(begin)}
+	})
+	return rep
+}
+
+func newRun(s *Script, dir string) *run {
+	set := &s.Setup
+	w := newWorld(set.Seed)
+	w.yields = set.Yields
+	blocks := 2 * set.Blocks // room to grow
+	d := newDisk(blocks, set.BlockSize, rand.New(rand.NewPCG(set.Seed, 0xd15c)))
+	r := &run{Script: s, w: w, dir: dir}
+	r.oracle = &oracle{bs: set.BlockSize, size: uint64(set.Blocks * set.BlockSize), rng: rand.New(rand.NewPCG(set.Seed, 0x0)),
+		noPath: set.NoPath, slack: set.Fence + 2*set.PathTimeout + set.CmdTimeout + patience, lastFault: time.Now()}
+	r.oracle.h.blocks = make([][]*rec, blocks)
+	r.array = &array{w: w, disk: d, size: r.oracle.size, powered: map[int]bool{}, broken: r.oracle.report}
+	r.oracle.told = func() int { return int(r.array.told.Load()) }
+	r.array.cfg = target.Config{Name: targetName, MaxBurst: uint32(set.MaxBurst), FirstBurst: uint32(set.FirstBurst),
+		InitialR2T: set.InitialR2T, NoImmediate: set.NoImmediate, PowerOn: set.PowerOn,
+		LUNs: []target.LUN{{Number: lunNumber, Store: d, WriteThrough: set.WriteThrough,
+			Device: target.Device{BlockSize: uint32(set.BlockSize), Size: r.array.size, MaxTransfer: uint32(set.MaxTransfer)}}}}
+	for i, p := range set.Paths {
+		r.array.paths = append(r.array.paths, &path{index: i + 1, address: fmt.Sprintf("10.0.0.%d:3260", i+1),
+			tpgt: p[0], group: p[1], delay: set.Delay, jitter: set.Jitter, healed: make(chan struct{})})
+	}
+	for i := range set.Clients {
+		r.clients = append(r.clients, newClient(r.oracle, i, set))
+	}
+	return r
+}
+
+func (r *run) path(n int) *path { return r.array.paths[n-1] }
+
+// play is the life of a run.
+func (r *run) play() {
+	var err error
+	r.w.under(func() { err = r.array.start(false) })
+	if err == nil {
+		err = r.first()
+	}
+	if err != nil {
+		r.oracle.report("it does not begin: %v", err)
+		return
+	}
+	for _, c := range r.clients {
+		go c.run()
+	}
+	r.hand(r.proc)
+	r.w.under(r.plan)
+	wait(r.length())
+	r.finish()
+}
+
+// length is when the last step is over and the clients have had their time.
+func (r *run) length() time.Duration {
+	end := r.Setup.Run
+	for _, st := range r.Steps {
+		end = max(end, st.At+st.For+time.Millisecond)
+	}
+	return end
+}
+
+// plan makes events of the steps. Under world.mu.
+func (r *run) plan() {
+	for i := range r.Steps {
+		st := &r.Steps[i]
+		do, err := verbs[st.Verb].action(&r.Setup, st)
+		if err != nil {
+			r.oracle.report("%v", err)
+			continue
+		}
+		r.w.after(st.At, func() {
+			r.oracle.faultBegins()
+			end := do(r)
+			r.w.after(st.For, func() {
+				if end != nil {
+					end()
+				}
+				r.oracle.faultEnds()
+			})
+		})
+	}
+	r.w.after(watchEvery, r.watch)
+}
+
+// watchEvery is how often requests are looked at that take long.
+const watchEvery = 500 * time.Millisecond
+
+// wait lets virtual time pass.
+func wait(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	<-t.C
+}
+
+func (r *run) config(p *process) device.Config {
+	set := &r.Setup
+	lun, err := scsi.LUNFromNumber(lunNumber)
+	if err != nil {
+		r.oracle.report("%v", err)
+	}
+	c := device.Config{Name: "vol", Target: targetName, LUN: lun, Initiator: hostName, PathSelector: set.Selector,
+		QueueDepth: set.Depth, PathTimeout: set.PathTimeout, CommandTimeout: set.CmdTimeout, FenceTimeout: set.Fence,
+		NoPathTimeout: set.NoPath, Replays: set.Replays, Patient: true, NoControl: true, StateDir: p.dir,
+		Dial: r.array.dial(p.gen), Events: r.event}
+	for _, a := range r.array.paths {
+		c.Portals = append(c.Portals, a.address)
+	}
+	return c
+}
+
+func (r *run) event(e datapath.Event) {
+	r.oracle.mu.Lock()
+	defer r.oracle.mu.Unlock()
+	switch e.Kind {
+	case datapath.PathDown:
+		r.oracle.stats.Losses++
+	case datapath.Fenced:
+		r.oracle.stats.Fences++
+	case datapath.PathIdentityMismatch:
+		r.oracle.stats.Mismatches++
+	}
+}
+
+// first starts the first process.
+func (r *run) first() error {
+	p := &process{gen: 1, dir: filepath.Join(r.dir, "1")}
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	dev, err := device.Open(ctx, r.config(p))
+	if err != nil {
+		return err
+	}
+	p.dev = dev
+	r.gen = 1
+	r.hand(p)
+	return nil
+}
+
+// hand gives the clients a process to connect to.
+func (r *run) hand(p *process) {
+	r.oracle.mu.Lock()
+	defer r.oracle.mu.Unlock()
+	r.proc = p
+	for _, c := range r.clients {
+		c.next = p
+		c.cond.Broadcast()
+	}
+}
+
+// killNow is the death of the process: not one byte more goes out, its clients
+// hear nothing more, and its state is what lies in its files. Under world.mu.
+func (r *run) killNow() {
+	r.array.kill(r.gen)
+	r.oracle.mu.Lock()
+	defer r.oracle.mu.Unlock()
+	r.oracle.stats.Kills++
+	r.proc.dead = true
+	for _, c := range r.clients {
+		c.processDies()
+	}
+}
+
+// restart clears up after the dead process and starts the next, over a copy of
+// its files: what the old goroutines still do to theirs must not count.
+func (r *run) restart(pause time.Duration) {
+	old := r.proc
+	r.gen++
+	p := &process{gen: r.gen, dir: filepath.Join(r.dir, fmt.Sprint(r.gen))}
+	if err := copyState(old.dir, p.dir); err != nil {
+		r.oracle.report("%v", err)
+		return
+	}
+	r.jobs.Go(func() {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = old.dev.Close(ended)
+	})
+	wait(pause)
+	var err error
+	if p.dev, err = device.Open(context.Background(), r.config(p)); err != nil {
+		r.oracle.report("after a restart the device does not open: %v", err)
+		return
+	}
+	r.w.under(func() { r.dying = false })
+	r.hand(p)
+	r.oracle.faultEnds()
+}
+
+// copyState copies what outlives a process, but not its locks.
+func copyState(from, to string) error {
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
+	}
+	files, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, f := range files {
+		if strings.HasSuffix(f.Name(), ".lock") || strings.HasPrefix(f.Name(), ".tmp") {
+			continue
+		}
+		b, err := os.ReadFile(filepath.Join(from, f.Name()))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, f.Name()), b, 0o600)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

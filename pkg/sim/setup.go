@@ -1,0 +1,123 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Setup is everything of a run that is not a step. Each field is a line "set name
+// value" of a script.
+type Setup struct {
+	Seed                           uint64
+	Run                            time.Duration // how long the clients ask
+	Paths                          pathList
+	Clients, Flight                int // clients, and the requests of each in flight
+	Pause                          time.Duration
+	Blocks, BlockSize, Large       int // Large is the longest request, bytes
+	Depth                          int
+	Fence, PathTimeout, CmdTimeout time.Duration
+	NoPath                         time.Duration // negative for never
+	MaxBurst, FirstBurst           uint
+	MaxTransfer                    uint // bytes of one command
+	InitialR2T, NoImmediate        bool
+	WriteThrough, PowerOn, Replays bool
+	Selector                       string
+	Delay, Jitter                  time.Duration
+	Procs                          int // GOMAXPROCS
+	Yields                         bool
+}
+
+// pathList is the portals: "1/1 1/2 2/2" are portal group and ALUA group of each.
+type pathList [][2]uint16
+
+// String implements flag.Value.
+func (l *pathList) String() string {
+	var out []string
+	for _, p := range *l {
+		out = append(out, fmt.Sprintf("%d/%d", p[0], p[1]))
+	}
+	return strings.Join(out, ",")
+}
+
+// Set implements flag.Value.
+func (l *pathList) Set(s string) error {
+	*l = nil
+	for f := range strings.SplitSeq(s, ",") {
+		a, b, ok := strings.Cut(f, "/")
+		x, errX := strconv.ParseUint(a, 10, 8)
+		y, errY := strconv.ParseUint(b, 10, 8)
+		if !ok || errX != nil || errY != nil || x == 0 || y == 0 {
+			return fmt.Errorf("%q is not portal group/ALUA group", f)
+		}
+		*l = append(*l, [2]uint16{uint16(x), uint16(y)})
+	}
+	return nil
+}
+
+// defaults are what a script need not say.
+func defaults() Setup {
+	return Setup{Seed: 1, Run: 10 * time.Second, Paths: pathList{{1, 1}, {2, 1}}, Clients: 2, Flight: 8,
+		Pause: 20 * time.Millisecond, Blocks: 1024, BlockSize: 512, Large: 64 << 10, Depth: 16, Fence: 5 * time.Second,
+		PathTimeout: 2 * time.Second, CmdTimeout: 5 * time.Second, NoPath: -1, MaxBurst: 16 << 10, FirstBurst: 4 << 10,
+		MaxTransfer: 16 << 10, Replays: true, Selector: "round-robin", Delay: time.Millisecond, Jitter: time.Millisecond,
+		Procs: 1, Yields: true}
+}
+
+// lines are the names and the values of a setup, in the order of their names.
+func (s *Setup) lines() *flag.FlagSet {
+	f := flag.NewFlagSet("set", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.Uint64Var(&s.Seed, "seed", s.Seed, "")
+	f.DurationVar(&s.Run, "run", s.Run, "")
+	f.Var(&s.Paths, "paths", "")
+	f.IntVar(&s.Clients, "clients", s.Clients, "")
+	f.IntVar(&s.Flight, "flight", s.Flight, "")
+	f.DurationVar(&s.Pause, "pause", s.Pause, "")
+	f.IntVar(&s.Blocks, "blocks", s.Blocks, "")
+	f.IntVar(&s.BlockSize, "block-size", s.BlockSize, "")
+	f.IntVar(&s.Large, "large", s.Large, "")
+	f.IntVar(&s.Depth, "depth", s.Depth, "")
+	f.DurationVar(&s.Fence, "fence-timeout", s.Fence, "")
+	f.DurationVar(&s.PathTimeout, "path-timeout", s.PathTimeout, "")
+	f.DurationVar(&s.CmdTimeout, "command-timeout", s.CmdTimeout, "")
+	f.DurationVar(&s.NoPath, "no-path-timeout", s.NoPath, "")
+	f.UintVar(&s.MaxBurst, "max-burst", s.MaxBurst, "")
+	f.UintVar(&s.FirstBurst, "first-burst", s.FirstBurst, "")
+	f.UintVar(&s.MaxTransfer, "max-transfer", s.MaxTransfer, "")
+	f.BoolVar(&s.InitialR2T, "initial-r2t", s.InitialR2T, "")
+	f.BoolVar(&s.NoImmediate, "no-immediate", s.NoImmediate, "")
+	f.BoolVar(&s.WriteThrough, "write-through", s.WriteThrough, "")
+	f.BoolVar(&s.PowerOn, "power-on", s.PowerOn, "")
+	f.BoolVar(&s.Replays, "replays", s.Replays, "")
+	f.StringVar(&s.Selector, "selector", s.Selector, "")
+	f.DurationVar(&s.Delay, "delay", s.Delay, "")
+	f.DurationVar(&s.Jitter, "jitter", s.Jitter, "")
+	f.IntVar(&s.Procs, "procs", s.Procs, "")
+	f.BoolVar(&s.Yields, "yields", s.Yields, "")
+	return f
+}
+
+// check refuses what cannot be played.
+func (s *Setup) check() error {
+	switch {
+	case len(s.Paths) == 0 || len(s.Paths) > 8:
+		return fmt.Errorf("%d paths, 1 to 8 are possible", len(s.Paths))
+	case s.Clients < 1 || s.Clients > 16 || s.Flight < 1 || s.Flight > slots:
+		return fmt.Errorf("%d clients with %d requests, 1 to 16 with 1 to %d are possible", s.Clients, s.Flight, slots)
+	case s.BlockSize != 512 && s.BlockSize != 4096 || s.Blocks < hotBlocks || s.Blocks > 1<<20:
+		return fmt.Errorf("%d blocks of %d bytes are not possible", s.Blocks, s.BlockSize)
+	case s.Large < s.BlockSize || s.Large > s.Blocks*s.BlockSize || s.Large > 4<<20:
+		return fmt.Errorf("requests of %d bytes are not possible", s.Large)
+	case s.Run <= 0 || s.Run > maxTime || s.Fence <= 2*wireMax || s.PathTimeout <= 0 || s.CmdTimeout <= 0:
+		return fmt.Errorf("run, or a timeout, is out of range")
+	case s.Delay < 0 || s.Jitter < 0 || s.Delay+s.Jitter > wireMax || s.Pause <= 0:
+		return fmt.Errorf("delay and jitter together are at most %v", wireMax)
+	case s.Procs < 1 || s.Procs > 8:
+		return fmt.Errorf("procs %d is not in 1..8", s.Procs)
+	}
+	return nil
+}
