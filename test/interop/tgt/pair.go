@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
 
 // PairTarget is the name both daemons of a pair give their target.
@@ -22,7 +24,7 @@ type Pair struct {
 // room for that, and two daemons over it. mod may change each daemon's
 // configuration; nil leaves it.
 func StartPair(ctx context.Context, size int64, mod func(*Config)) (_ *Pair, err error) {
-	dir, err := scratch()
+	dir, err := scratch(size)
 	if err != nil {
 		return nil, err
 	}
@@ -54,10 +56,17 @@ func StartPair(ctx context.Context, size int64, mod func(*Config)) (_ *Pair, err
 	return p, nil
 }
 
-// scratch prefers memory to a disk: a test is about paths, not about disks.
-func scratch() (string, error) {
-	if dir, err := os.MkdirTemp("/dev/shm", "mpath"); err == nil {
-		return dir, nil
+// memory is a file system in memory, where the machine has one.
+const memory = "/dev/shm"
+
+// scratch prefers memory to a disk, where size bytes fit: a test is about paths,
+// not about disks. (A container often has 64 MiB there.)
+func scratch(size int64) (string, error) {
+	var st unix.Statfs_t
+	if unix.Statfs(memory, &st) == nil && int64(st.Bavail)*st.Bsize > size {
+		if dir, err := os.MkdirTemp(memory, "mpath"); err == nil {
+			return dir, nil
+		}
 	}
 	return os.MkdirTemp("", "mpath")
 }
@@ -67,10 +76,11 @@ func (p *Pair) Dir() string { return p.dir }
 
 // Stop kills both daemons and removes their files.
 func (p *Pair) Stop() error {
+	var errs []error
 	for _, d := range []*Daemon{p.A, p.B} {
 		if d != nil {
-			d.Kill()
+			errs = append(errs, d.Close())
 		}
 	}
-	return os.RemoveAll(p.dir)
+	return errors.Join(append(errs, os.RemoveAll(p.dir))...)
 }

@@ -19,13 +19,14 @@ import (
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/test/child"
+	"github.com/csi-mpath/csi-mpath/test/port"
 )
 
 // readyWithin bounds the start of a daemon, from fork to a portal that accepts.
-const readyWithin = 15 * time.Second
+const readyWithin = time.Minute
 
 // adminWithin bounds one tgtadm call.
-const adminWithin = 5 * time.Second
+const adminWithin = 20 * time.Second
 
 // Config describes one daemon with one target and one LUN.
 type Config struct {
@@ -45,7 +46,7 @@ type Config struct {
 // Daemon is one tgtd. Kill and Restart keep its portal's address.
 type Daemon struct {
 	cfg    Config
-	portal string
+	portal *port.Held // ours also while the daemon is dead
 	child  *child.Child
 }
 
@@ -62,31 +63,25 @@ func Start(ctx context.Context, cfg Config) (*Daemon, error) {
 	if cfg.Block == 0 {
 		cfg.Block = 512
 	}
-	var last error
-	for range 5 { // the port may be taken between our look and tgtd's bind
-		portal, err := freePort()
-		if err != nil {
-			return nil, err
-		}
-		d := &Daemon{cfg: cfg, portal: portal}
-		if last = d.Restart(ctx); last == nil {
-			return d, nil
-		}
+	portal, err := port.Hold()
+	if err != nil {
+		return nil, err
 	}
-	return nil, last
+	d := &Daemon{cfg: cfg, portal: portal}
+	if err := d.Restart(ctx); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
 }
 
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String(), nil
+// Close kills the daemon and gives up its port.
+func (d *Daemon) Close() error {
+	d.Kill()
+	return d.portal.Close()
 }
 
 // Portal is the daemon's address, host:port.
-func (d *Daemon) Portal() string { return d.portal }
+func (d *Daemon) Portal() string { return d.portal.Addr() }
 
 // Alive reports whether the daemon runs.
 func (d *Daemon) Alive() bool { return d.child != nil && d.child.Alive() }
@@ -117,14 +112,14 @@ func (d *Daemon) Restart(ctx context.Context) error {
 		}
 	}
 	c, err := child.Start(child.Options{Env: []string{"TGT_IPC_SOCKET=" + d.ipc()}},
-		"tgtd", "-f", "--nr_iothreads", "4", "--iscsi", "portal="+d.portal)
+		"tgtd", "-f", "--nr_iothreads", "4", "--iscsi", "portal="+d.Portal())
 	if err != nil {
 		return err
 	}
 	d.child = c
 	if err := d.configure(ctx); err != nil {
 		d.Kill()
-		return fmt.Errorf("tgtd %s at %s: %w: %s", d.cfg.Name, d.portal, err, c.Output())
+		return fmt.Errorf("tgtd %s at %s: %w: %s", d.cfg.Name, d.Portal(), err, c.Output())
 	}
 	return nil
 }
@@ -185,7 +180,7 @@ func (d *Daemon) controls(ctx context.Context) error {
 
 func (d *Daemon) accepts(ctx context.Context) error {
 	var nd net.Dialer
-	c, err := nd.DialContext(ctx, "tcp", d.portal)
+	c, err := nd.DialContext(ctx, "tcp", d.Portal())
 	if err != nil {
 		return err
 	}
