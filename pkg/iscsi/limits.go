@@ -67,6 +67,11 @@ const (
 	// PathTimeout + 2 ticks.
 	tickInterval = 50 * time.Millisecond
 
+	// idlePing is how long a session may be silent while nothing is outstanding,
+	// at most; a dead idle path is noticed PathTimeout later. 2,000 idle sessions
+	// send 230 pings a second then.
+	idlePing = 10 * time.Second
+
 	defaultConnectTimeout = 5 * time.Second
 	defaultLoginTimeout   = 10 * time.Second
 	defaultPathTimeout    = 5 * time.Second

@@ -25,8 +25,13 @@ type machine struct {
 	// a command until the reader's kick, a stale StatSN acknowledges less.
 	maxCmdSN, expStatSN atomic.Uint32
 	_                   [56]byte
-	// tick is the coarse clock, in tickIntervals. Written by the ticker.
+	// tick is the coarse clock, in tickIntervals. Written by the ticker, and by
+	// whoever rouses it.
 	tick atomic.Uint32
+	// asleep: the ticker waits for the next keep-alive, nothing is outstanding.
+	// Set by the ticker, which looks for work once more after it; read by the
+	// sender after the tag was taken: one of them sees the other.
+	asleep atomic.Bool
 	// received counts receives. Written by the reader, read by the ticker.
 	received atomic.Uint64
 	_        [48]byte
@@ -36,6 +41,8 @@ type machine struct {
 	early mpsc.Queue[blk.Command, *blk.Command]
 	// limbo are the tasks answered and still referenced, or in early. Reader's.
 	limbo []*task
+
+	wakeTicker chan struct{} // capacity 1, see rouse
 
 	// reviewWanted asks the reader for review. Written by the ticker and the reader.
 	reviewWanted atomic.Bool
@@ -52,7 +59,7 @@ type machine struct {
 }
 
 func newMachine(p Params, w pdu.Window, expStatSN uint32, depth, homes int, clock func() int64) *machine {
-	m := &machine{p: p, tasks: newTasks(depth, homes), clock: clock}
+	m := &machine{p: p, tasks: newTasks(depth, homes), clock: clock, wakeTicker: make(chan struct{}, 1)}
 	m.maxCmdSN.Store(w.MaxCmdSN)
 	m.expStatSN.Store(expStatSN)
 	m.luns.Store(new([]*LUN))
@@ -135,5 +142,9 @@ func (m *machine) leave(seconds uint16) {
 		l.closed.Store(true)
 	}
 	wait := min(uint32(seconds)*uint32(time.Second/tickInterval), uint32(logoutTimeout/tickInterval))
+	if m.asleep.Load() {
+		m.setTick() // a sleeping ticker's clock stands
+	}
 	m.leaving.Store(max(m.tick.Load()+wait, 1))
+	m.rouse()
 }

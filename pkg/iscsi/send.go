@@ -105,6 +105,9 @@ func (t *transmitter) gather() []unix.Iovec {
 	if len(t.pend) > 0 {
 		return t.pend
 	}
+	if t.m.asleep.Load() {
+		t.m.rouse()
+	}
 	clear(t.iov) // a stale pointer to unmapped memory must not stay
 	t.iov, t.refs = t.iov[:0], t.refs[:0]
 	t.used, t.bytes, t.head, t.sent, t.now, t.run = 0, 0, 0, 0, 0, false

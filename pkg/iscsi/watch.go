@@ -6,6 +6,8 @@ import "time"
 // Any received byte counts as life, so a slow command is no dead path.
 type watchdog struct {
 	path   time.Duration // Config.PathTimeout
+	idle   time.Duration // a ping after so long without a byte and without work; 0: never
+	heard  time.Duration // when a byte, or a ping of ours, was last noticed
 	alive  time.Duration // when life, or nothing outstanding, was last seen
 	last   time.Duration // the last tick
 	seen   uint64
@@ -30,6 +32,13 @@ func (w *watchdog) tick(now time.Duration, received uint64, outstanding bool) wa
 		w.alive += gap
 	}
 	w.last = now
+	if received != w.seen || outstanding {
+		w.heard = now
+	}
+	if w.idle > 0 && now-w.heard >= w.idle {
+		w.heard, w.alive = now, now
+		return watchPing
+	}
 	if !outstanding || received != w.seen {
 		w.alive, w.seen, w.pinged = now, received, false
 		return watchOK
@@ -43,6 +52,15 @@ func (w *watchdog) tick(now time.Duration, received uint64, outstanding bool) wa
 		return watchPing
 	}
 	return watchOK
+}
+
+// quiet is how long after a tick at now there is nothing to do, if nothing is
+// outstanding.
+func (w *watchdog) quiet(now time.Duration) time.Duration {
+	if w.heard == now || w.idle == 0 {
+		return 0 // there was traffic: more may come
+	}
+	return w.heard + w.idle - now
 }
 
 // stuck notices a command window that stays shut.
