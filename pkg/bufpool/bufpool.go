@@ -27,18 +27,14 @@ const (
 // Arena is the pool. Alloc, Close: owner only. Free: any goroutine.
 type Arena struct {
 	mem []byte
-	// Owner's state: one list of free blocks per order, doubly linked by page
-	// number, and per page the order of the block that starts there.
-	heads      []uint32
-	next, prev []uint32
-	order      []uint8 // order of the block starting at this page
-	state      []uint8 // pageInner, pageFree, pageUsed
-	used       int     // bytes handed out and not yet drained back
+	// Owner's state: one list of free blocks per order.
+	heads []uint32
+	pages []pageInfo
+	used  int // bytes handed out and not yet drained back
 
 	// returned is a stack of page numbers + 1, linked by ret. Written by CAS in
 	// Free, emptied by Swap in reclaim (owner), hence no ABA.
 	returned atomic.Uint32
-	ret      []uint32
 	_        [56]byte
 }
 
@@ -58,12 +54,13 @@ func New(size int) (*Arena, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bufpool: map %d bytes: %w", size, err)
 	}
+	// A huge page would cost an idle client 2 MiB for its first 4 KiB.
+	_ = unix.Madvise(mem, unix.MADV_NOHUGEPAGE)
 	pages := size >> minShift
 	top := bits.Len(uint(pages)) - 1
-	a := &Arena{
-		mem: mem, heads: make([]uint32, top+1),
-		next: make([]uint32, pages), prev: make([]uint32, pages),
-		ret: make([]uint32, pages), order: make([]uint8, pages), state: make([]uint8, pages),
+	a := &Arena{mem: mem, heads: make([]uint32, top+1)}
+	if a.pages, err = mapPages(pages); err != nil {
+		return nil, errors.Join(err, unix.Munmap(mem))
 	}
 	for i := range a.heads {
 		a.heads[i] = none
@@ -95,7 +92,7 @@ func (a *Arena) Alloc(n int) []byte {
 	for ; k > want; k-- {
 		a.push(p+1<<(k-1), k-1)
 	}
-	a.order[p], a.state[p] = uint8(want), pageUsed
+	a.pages[p].order, a.pages[p].state = uint8(want), pageUsed
 	a.used += MinBuf << want
 	off := int(p) << minShift
 	return a.mem[off : off+n : off+MinBuf<<want]
@@ -107,7 +104,7 @@ func (a *Arena) Free(buf []byte) {
 	p := a.page(buf)
 	for {
 		old := a.returned.Load()
-		a.ret[p] = old
+		a.pages[p].ret = old
 		if a.returned.CompareAndSwap(old, p+1) {
 			return
 		}
@@ -126,5 +123,5 @@ func (a *Arena) Close() error {
 	if a.used != 0 {
 		return errors.New("bufpool: BUG: closed with buffers still out")
 	}
-	return unix.Munmap(a.mem)
+	return errors.Join(unmapPages(a.pages), unix.Munmap(a.mem))
 }

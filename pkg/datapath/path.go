@@ -186,7 +186,7 @@ func (p *Path) turn(ctx context.Context) (leave func(), err error) {
 
 // serve looks after a live path until it is gone.
 func (p *Path) serve(ctx context.Context, lv *live) {
-	t := time.NewTimer(refreshPeriod)
+	t := time.NewTimer(quietLook())
 	defer t.Stop()
 	last := time.Now()
 	for {
@@ -220,8 +220,12 @@ func (p *Path) nextLook(lv *live) time.Duration {
 	if narrow || !lv.access.usable() {
 		return transitionPeriod
 	}
-	return refreshPeriod
+	return quietLook()
 }
+
+// quietLook draws when a quiet path is read again: thousands of them, brought
+// up together, must not be read together.
+func quietLook() time.Duration { return refreshPeriod - rand.N(refreshPeriod/4) }
 
 // refresh re-reads a live path and acts on what it finds.
 func (p *Path) refresh(ctx context.Context, lv *live) {
