@@ -30,8 +30,8 @@ setup: ## install what the tests need: Debian packages (as root) and Go modules;
 	@test/setup.sh $(DEMO_PACKAGES) $(TEST_PACKAGES)
 	@$(GO) mod download
 
-.PHONY: setup-demo
-setup-demo:
+.PHONY: setup-tgt
+setup-tgt:
 	@test/setup.sh $(DEMO_PACKAGES)
 
 .PHONY: build
@@ -39,8 +39,8 @@ build: ## build bin/csi-mpath
 	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/csi-mpath ./cmd/csi-mpath
 
 .PHONY: demo
-demo: setup-demo build ## two iSCSI targets, one volume, faults under load, every byte checked (root, about a minute)
-	@$(GO) run ./test/demo --bin $(BIN)/csi-mpath
+demo: $(if $(filter tgt,$(TARGET)),setup-tgt) build ## two iSCSI targets, one volume, faults under load, every byte checked: half a minute; TARGET=tgt (root) for Debian's tgt and fio
+	@$(GO) run ./test/demo --bin $(BIN)/csi-mpath --target $(or $(TARGET),own)
 
 .PHONY: test
 test: ## unit tests, golden files and fuzz corpora: no root, no network, under 3 minutes
@@ -79,7 +79,7 @@ interop: setup build ## our initiator and server against programs we did not wri
 		$$(grep -rl --include='*_test.go' '^//go:build interop' pkg test | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
 .PHONY: soak
-soak: setup-demo build ## fio with crc32c verify under random path faults: DURATION=5m SEED=1; table and out/soak.json
+soak: setup-tgt build ## fio with crc32c verify under random path faults: DURATION=5m SEED=1; table and out/soak.json
 	@mkdir -p $(OUT)
 	@$(GO) run ./test/soak --bin $(BIN)/csi-mpath --duration $(DURATION) --seed $(SEED) --json $(OUT)/soak.json
 

@@ -1,4 +1,4 @@
-// Command demo shows in a minute what csi-mpath is for: one volume over two
+// Command demo shows in half a minute what csi-mpath is for: one volume over two
 // paths, a verifying load, and the loss of each path in turn. It exits with 1 if
 // an I/O fails or a byte differs.
 package main
@@ -15,83 +15,70 @@ import (
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/test/interop/rig"
-	"github.com/csi-mpath/csi-mpath/test/probe"
 )
 
 const (
-	mib     = 1 << 20
-	volume  = 1024 * mib
-	fioSize = 64 * mib
-	// runtime is how long the load runs; the events fit into it with room to spare.
-	runtime = 26 * time.Second
-	limit   = 90 * time.Second
-	calm    = 2 * time.Second
+	mib = 1 << 20
+	// The volume: a file system or fio in the first part, the probe in the second.
+	volume    = 640 * mib
+	firstPart = 128 * mib
+	limit     = 90 * time.Second
+	calm      = 2 * time.Second
 	// oneWay is the latency of the paths, each direction.
 	oneWay = 500 * time.Microsecond
 )
 
 func main() {
 	bin := flag.String("bin", "bin/csi-mpath", "csi-mpath binary")
+	target := flag.String("target", "own", "own: csi-mpath's embedded target; tgt: Debian's tgt, with fio as a second load")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if err := run(ctx, *bin); err != nil {
+	err := fmt.Errorf("--target %q: want own or tgt", *target)
+	if *target == "own" || *target == "tgt" {
+		err = run(ctx, *bin, *target == "own")
+	}
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "\ndemo FAILED: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, bin string) (err error) {
-	fmt.Print(`
-Two iSCSI target daemons stand for the two controllers of a storage array: they
-serve one disk under one identity. csi-mpath joins both paths to one device in
-user space. fio writes to it, and reads back and checks what it wrote, while
-the paths are broken one after the other.
+const intro = `
+Two %s processes stand for the two controllers of a storage array:
+they serve one disk under one identity. csi-mpath joins both paths to one device
+in user space. A load writes to it, and reads back and checks what it wrote,
+while the paths are broken one after the other.
 
-`)
-	r, err := rig.Start(ctx, rig.Options{Bin: bin, Size: volume, OneWay: oneWay})
-	if err != nil {
+`
+
+func run(ctx context.Context, bin string, own bool) (err error) {
+	s := &show{own: own}
+	opt := rig.Options{Bin: bin, Size: volume, OneWay: oneWay, Own: own}
+	name := "tgt"
+	if own {
+		name = "csi-mpath target"
+		if s.mount, s.why = canMount(); s.mount {
+			opt.Args = []string{"--device", "auto"}
+		}
+	}
+	fmt.Printf(intro, name)
+	if s.rig, err = rig.Start(ctx, opt); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.Stop()) }()
-	fmt.Printf("  controller %s   portal %s\n  controller %s   portal %s\n  device         %s\n\n",
-		r.Paths[0].Name, r.Paths[0].Portal(), r.Paths[1].Name, r.Paths[1].Portal(), r.Socket)
-	s := &show{rig: r, begin: time.Now()}
+	defer func() { err = errors.Join(err, s.rig.Stop()) }()
+	fmt.Printf("  controller %s   portal %s\n  controller %s   portal %s\n  device         %s\n",
+		s.rig.Paths[0].Name, s.rig.Paths[0].Portal(), s.rig.Paths[1].Name, s.rig.Paths[1].Portal(), s.rig.Socket)
+	s.begin = time.Now()
 	if err := s.load(ctx); err != nil {
-		return err
+		return errors.Join(err, s.giveUp())
 	}
-	if err := s.events(ctx); err != nil {
-		s.fio.Kill()
-		return errors.Join(err, s.probe.Err())
+	if err := errors.Join(s.settle(ctx, "undisturbed"), s.events(ctx)); err != nil {
+		return errors.Join(err, s.probe.Err(), s.giveUp())
 	}
-	return s.finish()
-}
-
-// show is the running demonstration.
-type show struct {
-	rig   *rig.Rig
-	fio   *rig.Fio
-	probe *probe.Probe
-	begin time.Time
-}
-
-func (s *show) load(ctx context.Context) (err error) {
-	s.fio, err = rig.StartFio(rig.Load{Socket: s.rig.Socket, Dir: s.rig.Dir, Size: fioSize, Jobs: 4, Depth: 8,
-		Block: "4k", Runtime: runtime})
-	if err != nil {
-		return err
-	}
-	// The probe's writes never overlap what is in doubt within the demo's time.
-	s.probe, err = probe.Start(ctx, s.rig.Socket, probe.Options{Off: 512 * mib, Size: 512 * mib, Workers: 8,
-		Reuse: limit})
-	if err != nil {
-		s.fio.Kill()
-		return err
-	}
-	s.say("the load starts: 4 fio jobs, 4 KiB random reads and writes, crc32c on every block", "")
-	return s.settle(ctx, "undisturbed")
+	return s.finish(ctx)
 }
 
 // settle watches quiet time and prints the longest answer in it.
@@ -139,20 +126,18 @@ func (s *show) events(ctx context.Context) error {
 	return nil
 }
 
-func (s *show) failed(ctx context.Context) error {
-	return errors.Join(ctx.Err(), s.probe.Err(), s.fio.Err())
-}
-
-func (s *show) finish() error {
-	s.say("the last seconds of the load, then every block is read once more", "")
-	res, err := s.fio.Wait(runtime + 20*time.Second)
-	if err = errors.Join(err, s.probe.Stop()); err != nil {
+func (s *show) finish(ctx context.Context) error {
+	s.say("the load ends, and every block that was written is read once more", "")
+	sums, err := s.end(ctx)
+	if err != nil {
 		return err
 	}
-	fmt.Printf("\n  fio    %d reads and %d writes, every block checked (crc32c)\n  probe  %d requests, every answer checked\n",
-		res.Reads, res.Writes, s.probe.Requests())
+	fmt.Printf("\n%s", strings.Join(sums, ""))
 	if table, err := s.rig.Table(context.Background()); err == nil {
 		fmt.Printf("\n$ csi-mpath paths\n%s\n", strings.TrimRight(table, "\n"))
+	}
+	if s.why != "" {
+		fmt.Printf("\nNo mounted file system took part: %s.\n", s.why)
 	}
 	fmt.Printf("\nOK: both paths were lost in turn; no I/O failed, no byte differs. %s\n", show1(time.Since(s.begin)))
 	return nil

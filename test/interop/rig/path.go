@@ -6,19 +6,18 @@ import (
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/test/faultproxy"
-	"github.com/csi-mpath/csi-mpath/test/interop/tgt"
 )
 
 // Path is one way to the volume: a proxy in front of a daemon.
 type Path struct {
 	Name string // A, B
 
-	daemon *tgt.Daemon
+	daemon daemon
 	proxy  *faultproxy.Proxy
 	oneWay time.Duration // of every byte when nothing is wrong
 }
 
-func newPath(name string, d *tgt.Daemon, oneWay time.Duration) (*Path, error) {
+func newPath(name string, d daemon, oneWay time.Duration) (*Path, error) {
 	proxy, err := faultproxy.Listen("127.0.0.1:0", d.Portal())
 	if err != nil {
 		return nil, err
@@ -30,9 +29,6 @@ func newPath(name string, d *tgt.Daemon, oneWay time.Duration) (*Path, error) {
 
 // Portal is the address the product knows.
 func (p *Path) Portal() string { return p.proxy.Addr() }
-
-// Daemon is the target behind the proxy.
-func (p *Path) Daemon() *tgt.Daemon { return p.daemon }
 
 // Kill is kill -9 of the daemon; its portal refuses connections then.
 func (p *Path) Kill() {

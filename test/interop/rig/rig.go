@@ -1,5 +1,6 @@
-// Package rig puts the product between programs we did not write: two tgt
-// daemons behind fault proxies below it, NBD clients above it.
+// Package rig puts the product between an array and NBD clients: below it two
+// target daemons over one file, each behind a fault proxy. The daemons are
+// Debian's tgt, which we did not write, or our own, which need no package.
 package rig
 
 import (
@@ -36,7 +37,9 @@ type Options struct {
 	OneWay time.Duration
 	// Up is how many paths must be up to begin with; 0 is all.
 	Up int
-	// Target changes each daemon's configuration (Name is a, b); nil leaves it.
+	// Own takes csi-mpath target for the daemons, else it is tgt.
+	Own bool
+	// Target changes each tgt daemon's configuration (Name is a, b); nil leaves it.
 	Target func(*tgt.Config)
 }
 
@@ -47,7 +50,7 @@ type Rig struct {
 	Dir    string // scratch, removed by Stop
 
 	opt    Options
-	pair   *tgt.Pair
+	array  *array
 	attach *child.Child
 	state  string
 }
@@ -63,18 +66,18 @@ func Start(ctx context.Context, opt Options) (_ *Rig, err error) {
 		return nil, fmt.Errorf("the csi-mpath binary is missing (make build): %w", err)
 	}
 	opt.Bin = bin
-	pair, err := tgt.StartPair(ctx, opt.Size, opt.Target)
+	x, err := startArray(ctx, opt)
 	if err != nil {
 		return nil, err
 	}
-	r := &Rig{opt: opt, pair: pair, Dir: pair.Dir(), Socket: filepath.Join(pair.Dir(), "nbd.sock"),
-		state: filepath.Join(pair.Dir(), "state")}
+	r := &Rig{opt: opt, array: x, Dir: x.dir, Socket: filepath.Join(x.dir, "nbd.sock"),
+		state: filepath.Join(x.dir, "state")}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.Stop())
 		}
 	}()
-	for i, d := range []*tgt.Daemon{pair.A, pair.B} {
+	for i, d := range []daemon{x.a, x.b} {
 		p, err := newPath(string(rune('A'+i)), d, opt.OneWay)
 		if err != nil {
 			return nil, err
@@ -93,8 +96,8 @@ func (r *Rig) Attach(ctx context.Context) (err error) {
 	for _, p := range r.Paths {
 		portals = append(portals, p.Portal())
 	}
-	args := append([]string{"attach", "--iscsi", strings.Join(portals, ","), "--target", tgt.PairTarget,
-		"--lun", "1", "--socket", r.Socket, "--state-dir", r.state}, r.opt.Args...)
+	args := append([]string{"attach", "--iscsi", strings.Join(portals, ","), "--target", r.array.target,
+		"--lun", r.array.lun, "--socket", r.Socket, "--state-dir", r.state}, r.opt.Args...)
 	if r.attach, err = child.Start(child.Options{}, r.opt.Bin, args...); err != nil {
 		return err
 	}
@@ -126,11 +129,14 @@ func (r *Rig) Err() error {
 	return fmt.Errorf("csi-mpath attach ended by itself (%w): %s", r.attach.Wait(), r.attach.Output())
 }
 
+// Output is the end of what the product printed.
+func (r *Rig) Output() string { return r.attach.Output() }
+
 // PID is the product's process id.
 func (r *Rig) PID() int { return r.attach.PID() }
 
 // File is the backing file of the volume.
-func (r *Rig) File() string { return r.pair.File }
+func (r *Rig) File() string { return r.array.file }
 
 // Stop ends everything the rig started, and removes its files.
 func (r *Rig) Stop() error {
@@ -141,7 +147,7 @@ func (r *Rig) Stop() error {
 	for _, p := range r.Paths {
 		p.close()
 	}
-	return errors.Join(err, r.pair.Stop())
+	return errors.Join(err, r.array.stop())
 }
 
 // Until waits for a condition, polling it, bounded by limit.
