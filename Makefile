@@ -28,7 +28,7 @@ help: ## this list
 .PHONY: setup
 setup: ## install what the tests need: Debian packages (as root) and Go modules; quick when all is there
 	@test/setup.sh $(DEMO_PACKAGES) $(TEST_PACKAGES)
-	@$(GO) mod download
+	@test/retry.sh $(GO) mod download
 
 .PHONY: setup-tgt
 setup-tgt:
@@ -44,7 +44,7 @@ demo: $(if $(filter tgt,$(TARGET)),setup-tgt) build ## two iSCSI targets, one vo
 
 .PHONY: test
 test: ## unit tests, golden files and fuzz corpora: no root, no network, under 3 minutes
-	@$(GO) test -shuffle=on $(PKG)
+	@$(GO) test -shuffle=on -timeout 20m $(PKG)
 
 .PHONY: check
 check: $(LINT) ## gofmt, vet, lint, house rules and allowed imports, go.mod tidy and verified
@@ -60,14 +60,14 @@ check: $(LINT) ## gofmt, vet, lint, house rules and allowed imports, go.mod tidy
 $(LINT):
 	@echo "building golangci-lint $(GOLANGCI_LINT_VERSION) (once, a few minutes)"
 	@mkdir -p $(BIN)/lint.tmp
-	@GOBIN=$(BIN)/lint.tmp GOFLAGS= $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	@GOBIN=$(BIN)/lint.tmp GOFLAGS= test/retry.sh $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
 	@mv $(BIN)/lint.tmp/golangci-lint $@ && rmdir $(BIN)/lint.tmp
 
 ##@ deeper
 
 .PHONY: race
 race: ## unit tests under the race detector (needs gcc)
-	@CGO_ENABLED=1 $(GO) test -race $(PKG)
+	@CGO_ENABLED=1 $(GO) test -race -timeout 20m $(PKG)
 
 .PHONY: fuzz
 fuzz: ## every fuzz test for FUZZTIME (10s) each

@@ -28,10 +28,24 @@ if [ ! -e "$policy" ]; then
   chmod +x "$policy"
   trap 'rm -f "$log" "$policy"' EXIT
 fi
-for step in "apt-get -q update" "apt-get -qy install --no-install-recommends ${missing[*]}"; do
-  if ! timeout 600 $step </dev/null >"$log" 2>&1; then
-    echo "setup: '$step' failed:" >&2
-    tail -n 30 "$log" >&2
-    exit 1
-  fi
-done
+
+# quietly runs a step and shows the end of what it said when it fails.
+quietly() {
+  timeout 300 "$@" </dev/null >"$log" 2>&1 && return
+  local rc=$?
+  echo "setup: '$*' failed with exit code $rc:" >&2
+  tail -n 30 "$log" >&2
+  return $rc
+}
+export log
+export -f quietly
+
+# apt's own retries help against a lost packet, ours against a mirror that is
+# just being synced: its lists are read again before the next attempt. apt-get
+# update without --error-on=any calls a missing list a warning.
+fetch() {
+  quietly apt-get -q -o Acquire::Retries=3 update --error-on=any || true
+  quietly apt-get -qy -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 install --no-install-recommends "$@"
+}
+export -f fetch
+"$(dirname "$0")/retry.sh" bash -c 'fetch "$@"' fetch "${missing[@]}"

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // cache is the folder with unpacked kernels and the folders of running
@@ -93,19 +94,8 @@ func (c *cache) fetch(version string) (*kernel, error) {
 
 // unpack downloads the kernel's package and makes a tree of it.
 func unpack(tmp, version string) error {
-	name, err := resolve(version)
-	if err != nil && os.Getuid() == 0 {
-		// A fresh machine has no package lists, or old ones.
-		if _, err := tool("", "apt-get", "-q", "update"); err != nil {
-			return err
-		}
-		name, err = resolve(version)
-	}
+	name, err := download(tmp, version)
 	if err != nil {
-		return err
-	}
-	fmt.Println("vmrun: fetching", name)
-	if _, err := tool(tmp, "apt-get", "-q", "download", name); err != nil {
 		return err
 	}
 	debs, err := filepath.Glob(filepath.Join(tmp, "*.deb"))
@@ -131,6 +121,31 @@ func unpack(tmp, version string) error {
 	return errors.Join(os.Remove(debs[0]), os.RemoveAll(filepath.Join(tmp, "usr")),
 		os.Mkdir(filepath.Join(tmp, "ko"), 0o755),
 		os.WriteFile(filepath.Join(tmp, "release"), []byte(release+"\n"), 0o644))
+}
+
+// download fetches the kernel's package, and tries again when it cannot: a fresh
+// machine has no package lists, or old ones, and mirrors have bad moments.
+func download(tmp, version string) (name string, err error) {
+	for _, pause := range fetchPauses {
+		time.Sleep(pause)
+		if name, err = downloadOnce(tmp, version); err == nil || os.Getuid() != 0 {
+			return name, err
+		}
+		if _, uerr := tool("", "apt-get", "-q", "-o", "Acquire::Retries=3", "update"); uerr != nil {
+			err = errors.Join(err, uerr)
+		}
+	}
+	return "", err
+}
+
+func downloadOnce(tmp, version string) (string, error) {
+	name, err := resolve(version)
+	if err != nil {
+		return "", err
+	}
+	fmt.Println("vmrun: fetching", name)
+	_, err = tool(tmp, "apt-get", "-q", "-o", "Acquire::Retries=3", "download", name)
+	return name, err
 }
 
 // resolve names the package behind a meta package: linux-image-6.12-amd64, or

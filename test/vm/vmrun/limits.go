@@ -14,3 +14,6 @@ const (
 	maxModulesLine   = 1 << 20          // bytes of one line of depmod's files
 	tbSizeMiB        = 256              // qemu's translated code
 )
+
+// fetchPauses are the waits before each attempt to download a kernel.
+var fetchPauses = []time.Duration{0, 0, 5 * time.Second, 30 * time.Second, time.Minute}
