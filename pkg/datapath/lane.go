@@ -47,6 +47,7 @@ type Lane struct {
 	late       []*slot      // delayed
 	timer      *time.Timer  // runs the lane when the next of late is due
 	pick       pathsel.State
+	others     others  // loads for pick
 	dirty      []*live // queues submitted to and not yet kicked
 	answered   bool    // the runner itself answered something
 }

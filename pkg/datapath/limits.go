@@ -48,6 +48,9 @@ const (
 	transitionPeriod = time.Second
 	// provePeriod is the pause between attempts to prove a fence elsewhere.
 	provePeriod = time.Second
+	// lookEvery is how many commands a busy lane sends between two looks at the
+	// loads of the others.
+	lookEvery = 16
 	// roomPoll is how often a lane looks for room that other volumes hold.
 	roomPoll = 2 * time.Millisecond
 	// drainPoll is how often a drain looks whether it is done.

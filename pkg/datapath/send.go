@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
-	"github.com/csi-mpath/csi-mpath/pkg/pathsel"
 )
 
 // outcome of trying to send one request.
@@ -47,35 +46,6 @@ func (l *Lane) launchAll() {
 		}
 	}
 	l.kickQueues()
-}
-
-// beginBatch tells the selector what it needs, once per batch.
-func (l *Lane) beginBatch(group []*live) {
-	l.pick.Begin(len(group))
-	needs := l.dev.selector.Needs()
-	if needs == pathsel.NeedsNothing {
-		return
-	}
-	now := int64(0)
-	if needs == pathsel.NeedsHistory {
-		now = l.dev.now()
-		l.pick.SetNow(now)
-	}
-	lanes := int(l.dev.laneTop.Load())
-	for i, lv := range group {
-		var commands, bytes uint64
-		for k := 0; k < lanes; k++ {
-			c, b := lv.loads[k].Read()
-			commands, bytes = commands+c, bytes+b
-		}
-		l.pick.Set(i, commands, bytes)
-		if needs == pathsel.NeedsHistory {
-			if commands == 0 {
-				lv.history.Began(now)
-			}
-			l.pick.SetHistory(i, &lv.history)
-		}
-	}
 }
 
 // launch tries to send the head of the queue.

@@ -39,6 +39,8 @@ type State struct {
 	last int
 	n    int
 	now  int64 // ns
+	// picks counts, see Picks.
+	picks uint64
 	// The loads as of Begin plus what the batch added since.
 	commands [MaxPaths]uint64
 	bytes    [MaxPaths]uint64
@@ -61,6 +63,18 @@ func (s *State) Begin(n int) {
 
 // Set tells the load of path i as the batch begins.
 func (s *State) Set(i int, commands, bytes uint64) { s.commands[i], s.bytes[i] = commands, bytes }
+
+// Add tells more load of path i: of other lanes.
+func (s *State) Add(i int, commands, bytes uint64) {
+	s.commands[i] += commands
+	s.bytes[i] += bytes
+}
+
+// Idle reports that nothing is in flight on path i.
+func (s *State) Idle(i int) bool { return s.commands[i] == 0 }
+
+// Picks counts what the selectors that need loads have picked so far.
+func (s *State) Picks() uint64 { return s.picks }
 
 // SetHistory tells what path i took so far.
 func (s *State) SetHistory(i int, h *History) { s.service[i], s.answered[i] = h.Read() }
@@ -122,10 +136,30 @@ func (s *State) pick(avoid uint32, n uint32, better func(s *State, a, b int) boo
 	return best
 }
 
+// least is pick for the path with the least of by, among equals of tie: the
+// same without a call per path.
+func (s *State) least(by, tie *[MaxPaths]uint64, avoid uint32, n uint32) int {
+	best, least, tied := -1, uint64(0), uint64(0)
+	for k, i := 0, s.last; k < s.n; k, i = k+1, i+1 {
+		if i >= s.n {
+			i = 0
+		}
+		v, w := by[i%MaxPaths], tie[i%MaxPaths]
+		if avoid&(1<<i) == 0 && (best < 0 || v < least || v == least && w < tied) {
+			best, least, tied = i, v, w
+		}
+	}
+	if best >= 0 {
+		s.took(best, n)
+	}
+	return best
+}
+
 // took counts a pick into the batch's view of the loads.
 func (s *State) took(i int, n uint32) {
 	s.bytes[i] += uint64(n)
 	s.commands[i]++
+	s.picks++
 	if s.last = i + 1; s.last >= s.n {
 		s.last = 0
 	}

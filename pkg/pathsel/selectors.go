@@ -34,10 +34,8 @@ func (ServiceTime) Name() string { return "service-time" }
 func (ServiceTime) Needs() Needs { return NeedsLoad }
 
 // Pick implements Selector.
-func (ServiceTime) Pick(s *State, n uint32, avoid uint32) int { return s.pick(avoid, n, fewerBytes) }
-
-func fewerBytes(s *State, a, b int) bool {
-	return s.bytes[a] < s.bytes[b] || s.bytes[a] == s.bytes[b] && s.commands[a] < s.commands[b]
+func (ServiceTime) Pick(s *State, n uint32, avoid uint32) int {
+	return s.least(&s.bytes, &s.commands, avoid, n)
 }
 
 // QueueLength picks the path with the fewest commands in flight, among equals
@@ -51,9 +49,9 @@ func (QueueLength) Name() string { return "queue-length" }
 func (QueueLength) Needs() Needs { return NeedsLoad }
 
 // Pick implements Selector.
-func (QueueLength) Pick(s *State, n uint32, avoid uint32) int { return s.pick(avoid, n, fewerCommands) }
-
-func fewerCommands(s *State, a, b int) bool { return s.commands[a] < s.commands[b] }
+func (QueueLength) Pick(s *State, n uint32, avoid uint32) int {
+	return s.least(&s.commands, &s.commands, avoid, n)
+}
 
 // HistoricalServiceTime picks the path that will have answered first, by what
 // its answers took so far: the least (1 + commands in flight) x service time.
