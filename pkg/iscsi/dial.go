@@ -52,7 +52,7 @@ func newSession(cfg Config, conn net.Conn, l *login) (*Session, error) {
 		info: Info{TSIH: l.tsih, TPGT: l.neg.tpgt, HasTPGT: l.neg.hasTPGT, Params: l.params,
 			Local: conn.LocalAddr(), Remote: conn.RemoteAddr()},
 		wakeWriter: make(chan bool, 1), senderGone: make(chan struct{}), quit: make(chan struct{}),
-		calls: make(chan chan struct{}, 16), done: make(chan struct{})}
+		calls: make(chan chan struct{}, 16), done: make(chan struct{}), aborted: make(chan struct{})}
 	s.m = newMachine(l.params, l.window, l.expStatSN, cfg.QueueDepth, runtime.GOMAXPROCS(0),
 		func() int64 { return int64(time.Since(base)) })
 	return s, nil

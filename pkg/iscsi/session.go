@@ -41,9 +41,10 @@ type Session struct {
 	quit       chan struct{} // closed when the flag is free for good
 	calls      chan chan struct{}
 
-	abortOnce sync.Once
-	cause     atomic.Pointer[SessionError] // first cause of the end
-	done      chan struct{}
+	aborting atomic.Bool                  // the socket's Abort was called
+	aborted  chan struct{}                // closed when it returned: who waits for it is durably blocked in a bubble
+	cause    atomic.Pointer[SessionError] // first cause of the end
+	done     chan struct{}
 
 	mu   sync.Mutex // guards changes of the set of units, and dead
 	dead bool
@@ -91,7 +92,17 @@ func (s *Session) Abort(cause error) { s.fail(cause) }
 func (s *Session) fail(cause error) {
 	e := &SessionError{Portal: s.cfg.Portal, Target: s.cfg.TargetName, Err: cause}
 	s.cause.CompareAndSwap(nil, e)
-	s.abortOnce.Do(func() { _ = s.sock.Abort() })
+	s.abortSocket()
+}
+
+// abortSocket returns when somebody's Abort has returned.
+func (s *Session) abortSocket() {
+	if s.aborting.Swap(true) {
+		<-s.aborted
+		return
+	}
+	_ = s.sock.Abort()
+	close(s.aborted)
 }
 
 // LUN opens a logical unit: at most depth of its commands are in the shared
@@ -317,7 +328,7 @@ func ticks(d time.Duration) uint32 { return uint32(max(d/tickInterval, 1)) }
 // retire hands every command back, after the socket was aborted and the
 // sender has let go (section 4 of the design, "Retiring a path"). Reader only.
 func (s *Session) retire() {
-	s.abortOnce.Do(func() { _ = s.sock.Abort() }) // waits for an abort under way
+	s.abortSocket() // waits for an abort under way
 	if s.sender.Or(senderClosed)&senderBusy != 0 {
 		<-s.senderGone
 	}
