@@ -11,10 +11,9 @@ import "github.com/csi-mpath/csi-mpath/pkg/pathsel"
 // once: what it saw may be old. Its own load is always exact, and with one lane
 // there is no other. A stale sum picks a busier path for a few commands.
 type others struct {
-	group    []*live
-	until    uint64 // by the State's count of picks
-	commands [pathsel.MaxPaths]uint64
-	bytes    [pathsel.MaxPaths]uint64
+	group []*live
+	until uint64 // by the State's count of picks
+	loads [pathsel.MaxPaths]uint64
 }
 
 // beginBatch tells the selector what it needs, once per batch.
@@ -24,32 +23,35 @@ func (l *Lane) beginBatch(group []*live) {
 	if needs == pathsel.NeedsNothing {
 		return
 	}
-	idle := true
-	for i, lv := range group {
-		c, b := lv.loads[l.id].Read()
-		l.pick.Set(i, c, b)
-		idle = idle && c == 0
-	}
-	lanes := int(l.dev.laneTop.Load())
-	if lanes > 1 {
-		l.addOthers(group, lanes, idle || needs == pathsel.NeedsHistory)
+	if lanes := int(l.dev.laneTop.Load()); lanes > 1 {
+		l.seeOthers(group, lanes, needs)
+	} else {
+		for i, lv := range group {
+			l.pick.Set(i, lv.loads[l.id].Packed())
+		}
 	}
 	if needs == pathsel.NeedsHistory {
 		l.beginHistory(group)
 	}
 }
 
-// addOthers adds the other lanes' loads, from a new look if the last one is old.
-func (l *Lane) addOthers(group []*live, lanes int, look bool) {
-	o := &l.others
-	if look || l.pick.Picks() >= o.until || !sameGroup(group, o.group) {
-		o.group, o.until = group, l.pick.Picks()+lookEvery
+// seeOthers tells the sums over all lanes, from a new look if the last is old.
+func (l *Lane) seeOthers(group []*live, lanes int, needs pathsel.Needs) {
+	o, own := &l.others, uint64(0)
+	if fresh := l.pick.Picks() < o.until && sameGroup(group, o.group); fresh && needs != pathsel.NeedsHistory {
 		for i, lv := range group {
-			o.commands[i], o.bytes[i] = lv.loadBut(int(l.id), lanes)
+			mine := lv.loads[l.id].Packed()
+			l.pick.Set(i, mine+o.loads[i])
+			own |= mine
+		}
+		if own != 0 {
+			return
 		}
 	}
-	for i := range group {
-		l.pick.Add(i, o.commands[i], o.bytes[i])
+	o.group, o.until = group, l.pick.Picks()+lookEvery
+	for i, lv := range group {
+		o.loads[i] = lv.loadBut(int(l.id), lanes)
+		l.pick.Set(i, lv.loads[l.id].Packed()+o.loads[i])
 	}
 }
 
@@ -59,14 +61,13 @@ func sameGroup(a, b []*live) bool {
 }
 
 // loadBut sums what the first lanes but one have in flight on the path.
-func (lv *live) loadBut(lane, lanes int) (commands, bytes uint64) {
+func (lv *live) loadBut(lane, lanes int) (packed uint64) {
 	for k := range lv.loads[:lanes] {
 		if k != lane {
-			c, b := lv.loads[k].Read()
-			commands, bytes = commands+c, bytes+b
+			packed += lv.loads[k].Packed()
 		}
 	}
-	return commands, bytes
+	return packed
 }
 
 func (l *Lane) beginHistory(group []*live) {

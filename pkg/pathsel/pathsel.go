@@ -7,6 +7,7 @@ package pathsel
 
 import (
 	"fmt"
+	"math/bits"
 	"strings"
 	"sync/atomic"
 )
@@ -33,6 +34,10 @@ func (l *Load) Read() (commands, bytes uint64) {
 	return v >> bytesBits, v & (1<<bytesBits - 1)
 }
 
+// Packed returns both in one word, as State.Set takes it. Sums of such words
+// are the words of the sums.
+func (l *Load) Packed() uint64 { return l.packed.Load() }
+
 // State is a lane's memory between picks. Only the lane's runner touches it.
 type State struct {
 	home int // the lane's number
@@ -41,9 +46,8 @@ type State struct {
 	now  int64 // ns
 	// picks counts, see Picks.
 	picks uint64
-	// The loads as of Begin plus what the batch added since.
-	commands [MaxPaths]uint64
-	bytes    [MaxPaths]uint64
+	// The loads as of Begin plus what the batch added since, as Load packs them.
+	load [MaxPaths]uint64
 	// The histories as of Begin, ns.
 	service  [MaxPaths]int64
 	answered [MaxPaths]int64
@@ -61,17 +65,13 @@ func (s *State) Begin(n int) {
 	}
 }
 
-// Set tells the load of path i as the batch begins.
-func (s *State) Set(i int, commands, bytes uint64) { s.commands[i], s.bytes[i] = commands, bytes }
-
-// Add tells more load of path i: of other lanes.
-func (s *State) Add(i int, commands, bytes uint64) {
-	s.commands[i] += commands
-	s.bytes[i] += bytes
-}
+// Set tells the load of path i as the batch begins: Load.Packed, or a sum.
+func (s *State) Set(i int, packed uint64) { s.load[i] = packed }
 
 // Idle reports that nothing is in flight on path i.
-func (s *State) Idle(i int) bool { return s.commands[i] == 0 }
+func (s *State) Idle(i int) bool { return s.commands(i) == 0 }
+
+func (s *State) commands(i int) uint64 { return s.load[i] >> bytesBits }
 
 // Picks counts what the selectors that need loads have picked so far.
 func (s *State) Picks() uint64 { return s.picks }
@@ -136,17 +136,19 @@ func (s *State) pick(avoid uint32, n uint32, better func(s *State, a, b int) boo
 	return best
 }
 
-// least is pick for the path with the least of by, among equals of tie: the
-// same without a call per path.
-func (s *State) least(by, tie *[MaxPaths]uint64, avoid uint32, n uint32) int {
-	best, least, tied := -1, uint64(0), uint64(0)
+// least is pick for the least load, rotated and masked: the same without a call
+// per path.
+func (s *State) least(avoid uint32, n uint32, rotate int, mask uint64) int {
+	best, least := -1, ^uint64(0)
 	for k, i := 0, s.last; k < s.n; k, i = k+1, i+1 {
 		if i >= s.n {
 			i = 0
 		}
-		v, w := by[i%MaxPaths], tie[i%MaxPaths]
-		if avoid&(1<<i) == 0 && (best < 0 || v < least || v == least && w < tied) {
-			best, least, tied = i, v, w
+		if avoid&(1<<i) != 0 {
+			continue
+		}
+		if v := bits.RotateLeft64(s.load[i%MaxPaths], rotate) & mask; v < least {
+			best, least = i, v
 		}
 	}
 	if best >= 0 {
@@ -157,8 +159,7 @@ func (s *State) least(by, tie *[MaxPaths]uint64, avoid uint32, n uint32) int {
 
 // took counts a pick into the batch's view of the loads.
 func (s *State) took(i int, n uint32) {
-	s.bytes[i] += uint64(n)
-	s.commands[i]++
+	s.load[i] += 1<<bytesBits | uint64(n)
 	s.picks++
 	if s.last = i + 1; s.last >= s.n {
 		s.last = 0

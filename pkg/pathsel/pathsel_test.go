@@ -33,39 +33,58 @@ func TestRoundRobinSkipsAvoidedPaths(t *testing.T) {
 	}
 }
 
-// slowServiceTime is the obvious twin: the smallest load of all.
-func slowServiceTime(bytes, commands []uint64, avoid uint32) uint64 {
-	best := ^uint64(0)
-	for i := range bytes {
-		if avoid&(1<<i) == 0 && bytes[i] < best {
-			best = bytes[i]
+// packed is a load, as Load.Packed returns it.
+func packed(commands, bytes uint64) uint64 {
+	var l Load
+	for range commands {
+		l.Start(0)
+	}
+	l.packed.Add(bytes)
+	return l.Packed()
+}
+
+// amount is what ServiceTime and QueueLength compare, the slow way.
+type amount struct{ first, then uint64 }
+
+func (a amount) less(b amount) bool {
+	return a.first < b.first || a.first == b.first && a.then < b.then
+}
+
+func bytesThenCommands(load uint64) amount {
+	return amount{load & (1<<bytesBits - 1), load >> bytesBits}
+}
+
+func commandsAlone(load uint64) amount { return amount{first: load >> bytesBits} }
+
+// slowLeast is the obvious twin: the smallest of all, in turn from first on.
+func slowLeast(loads []uint64, avoid uint32, first int, of func(uint64) amount) int {
+	best := -1
+	for k := range loads {
+		i := (first + k) % len(loads)
+		if avoid&(1<<i) == 0 && (best < 0 || of(loads[i]).less(of(loads[best]))) {
+			best = i
 		}
 	}
 	return best
 }
 
-func TestServiceTimeAlwaysPicksALeastLoadedPath(t *testing.T) {
+func TestTheLeastLoadedPathIsPickedAsTheSlowTwinPicksIt(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	for range 5000 {
+	for range 20000 {
 		var s State
 		n := 1 + rng.IntN(6)
 		s.last = rng.IntN(8)
 		s.Begin(n)
 		for i := range n {
-			s.Set(i, rng.Uint64N(4), 4096*rng.Uint64N(4))
+			s.Set(i, packed(rng.Uint64N(4), 4096*rng.Uint64N(4)))
 		}
 		avoid := uint32(rng.IntN(1 << n))
-		want := slowServiceTime(s.bytes[:n], s.commands[:n], avoid)
-		before := s.bytes
-		i := ServiceTime{}.Pick(&s, 512, avoid)
-		if i < 0 {
-			if want != ^uint64(0) {
-				t.Fatal("found no path although one is there")
+		for sel, of := range map[Selector]func(uint64) amount{ServiceTime{}: bytesThenCommands, QueueLength{}: commandsAlone} {
+			state := s
+			want := slowLeast(state.load[:n], avoid, state.last, of)
+			if i := sel.Pick(&state, 512, avoid); i != want {
+				t.Fatalf("%s picked %d, the twin %d; loads %x, from %d on, avoid %b", sel.Name(), i, want, s.load[:n], s.last, avoid)
 			}
-			continue
-		}
-		if avoid&(1<<i) != 0 || before[i] != want {
-			t.Fatalf("picked %d with %d bytes, least is %d, avoid %b", i, before[i], want, avoid)
 		}
 	}
 }
@@ -75,7 +94,7 @@ func TestServiceTimeSpreadsEqualCommandsOfOneBatch(t *testing.T) {
 	var got [4]int
 	s.Begin(4)
 	for i := range 4 {
-		s.Set(i, 0, 0)
+		s.Set(i, 0)
 	}
 	for range 400 {
 		got[ServiceTime{}.Pick(&s, 4096, 0)]++
@@ -118,8 +137,8 @@ func TestUnknownSelectorNamesTheChoices(t *testing.T) {
 func TestQueueLengthCountsCommandsNotBytes(t *testing.T) {
 	var s State
 	s.Begin(2)
-	s.Set(0, 2, 8192)
-	s.Set(1, 1, 1<<20)
+	s.Set(0, packed(2, 8192))
+	s.Set(1, packed(1, 1<<20))
 	if i := (QueueLength{}).Pick(&s, 4096, 0); i != 1 {
 		t.Fatalf("picked %d", i)
 	}
@@ -155,7 +174,7 @@ func TestEverySelectorKeepsOffAvoidedPaths(t *testing.T) {
 			s.Begin(n)
 			s.SetNow(rng.Int64N(1000))
 			for i := range n {
-				s.Set(i, rng.Uint64N(4), rng.Uint64N(9))
+				s.Set(i, packed(rng.Uint64N(4), rng.Uint64N(9)))
 				s.service[i], s.answered[i] = rng.Int64N(50), rng.Int64N(1000)
 			}
 			i := sel.Pick(&s, 512, avoid)

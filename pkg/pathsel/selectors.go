@@ -35,7 +35,7 @@ func (ServiceTime) Needs() Needs { return NeedsLoad }
 
 // Pick implements Selector.
 func (ServiceTime) Pick(s *State, n uint32, avoid uint32) int {
-	return s.least(&s.bytes, &s.commands, avoid, n)
+	return s.least(avoid, n, 64-bytesBits, ^uint64(0)) // bytes above, commands below
 }
 
 // QueueLength picks the path with the fewest commands in flight, among equals
@@ -50,7 +50,7 @@ func (QueueLength) Needs() Needs { return NeedsLoad }
 
 // Pick implements Selector.
 func (QueueLength) Pick(s *State, n uint32, avoid uint32) int {
-	return s.least(&s.commands, &s.commands, avoid, n)
+	return s.least(avoid, n, 0, ^uint64(1<<bytesBits-1))
 }
 
 // HistoricalServiceTime picks the path that will have answered first, by what
@@ -74,20 +74,20 @@ func (HistoricalServiceTime) Pick(s *State, n uint32, avoid uint32) int {
 
 func soonerDone(s *State, a, b int) bool {
 	staleA, staleB := s.stale(a), s.stale(b)
-	probeA, probeB := staleA && s.commands[a] == 0, staleB && s.commands[b] == 0
+	probeA, probeB := staleA && s.commands(a) == 0, staleB && s.commands(b) == 0
 	switch {
 	case probeA != probeB:
 		return probeA
-	case staleA != staleB && s.commands[a] != s.commands[b]:
-		if staleA && s.commands[a] > s.commands[b] {
+	case staleA != staleB && s.commands(a) != s.commands(b):
+		if staleA && s.commands(a) > s.commands(b) {
 			return false
 		}
-		if staleB && s.commands[b] > s.commands[a] {
+		if staleB && s.commands(b) > s.commands(a) {
 			return true
 		}
 	}
 	costA, costB := s.cost(a), s.cost(b)
-	return costA < costB || costA == costB && s.commands[a] < s.commands[b]
+	return costA < costB || costA == costB && s.commands(a) < s.commands(b)
 }
 
 // stale reports that path i has not answered for longer than all paths
@@ -99,7 +99,7 @@ func (s *State) stale(i int) bool {
 // cost is when path i would answer one more command, ns from now. One that was
 // never measured is taken to be free: then the number of commands decides.
 func (s *State) cost(i int) int64 {
-	return (1 + int64(min(s.commands[i], 1<<20))) * min(s.service[i], 1<<40)
+	return (1 + int64(min(s.commands(i), 1<<20))) * min(s.service[i], 1<<40)
 }
 
 // IOAffinity keeps each lane on one path, lanes spread evenly over the paths;
