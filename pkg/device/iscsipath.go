@@ -53,10 +53,13 @@ func (p *iscsiPath) Connect(ctx context.Context, sink blk.Sink) (datapath.Queue,
 	}
 	id, err := s.Identify(ctx, p.cfg.LUN)
 	if err != nil {
+		if id != nil && id.Evidence&blk.CacheLost != 0 {
+			sink.Evidence(blk.CacheLost) // it is not told twice (I4)
+		}
 		s.Abort(err)
 		return nil, definite(err)
 	}
-	q := &iscsiQueue{p: p, s: s, sink: sink}
+	q := &iscsiQueue{p: p, s: s}
 	q.facts = p.facts(&id.Profile, s)
 	q.facts.Proof = p.arrived(s)
 	if id.Evidence&blk.CacheLost != 0 {
@@ -234,7 +237,6 @@ type iscsiQueue struct {
 	p     *iscsiPath
 	s     *iscsi.Session
 	lun   *iscsi.LUN
-	sink  blk.Sink
 	facts datapath.Facts
 	gate  uint32 // of the last Refresh, for Resume
 }
@@ -270,9 +272,6 @@ func (q *iscsiQueue) Refresh(ctx context.Context) (datapath.Facts, error) {
 	id, err := q.s.Identify(ctx, q.p.cfg.LUN)
 	if err != nil {
 		return datapath.Facts{}, err
-	}
-	if id.Evidence&blk.CacheLost != 0 {
-		q.sink.Evidence(blk.CacheLost)
 	}
 	return q.p.facts(&id.Profile, q.s), nil
 }

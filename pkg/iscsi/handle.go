@@ -64,6 +64,11 @@ func (r *receiver) status(k *task, response, status uint8, res pdu.Residual, sen
 		if response != pdu.ResponseCompleted {
 			c.err = violation("iSCSI response code %#x", response)
 		}
+		// A unit attention is told once, with whichever command comes first: its
+		// evidence is the unit's, whoever sent that one (I1, I4).
+		if v := scsi.Classify(blk.Read, status, sense); v.Class == blk.Retry && v.Evidence != 0 {
+			r.m.evidence(c.lun, false, v.Evidence)
+		}
 		r.m.answer(k, blk.Verdict{})
 		return nil
 	}

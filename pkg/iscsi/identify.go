@@ -26,7 +26,8 @@ var errRefused = errors.New("refused by the unit")
 // INQUIRY, VPD pages 00h, 80h, 83h, B0h-B2h, capacity, caching page, and port
 // groups when the unit has asymmetric access. It answers unit attentions by
 // asking again and waits out a unit that is busy, both bounded. It begins again
-// when the unit says that it became another one meanwhile.
+// when the unit says that it became another one meanwhile. With an error the
+// result, if any, holds nothing but the evidence seen until then.
 func (s *Session) Identify(ctx context.Context, lun scsi.LUN) (*Identified, error) {
 	var seen blk.Evidence
 	for range maxIdentifications {
@@ -35,7 +36,7 @@ func (s *Session) Identify(ctx context.Context, lun scsi.LUN) (*Identified, erro
 		id.Target, id.LUN = s.cfg.TargetName, lun
 		for _, step := range []func() error{q.inquiry, q.pages, q.capacity, q.caching, q.portGroups, id.Check} {
 			if err := step(); err != nil {
-				return nil, s.cfg.wrap(fmt.Errorf("identify LUN %v: %w", lun, err))
+				return &Identified{Evidence: seen | id.Evidence}, s.cfg.wrap(fmt.Errorf("identify LUN %v: %w", lun, err))
 			}
 		}
 		seen |= id.Evidence

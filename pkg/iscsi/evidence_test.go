@@ -1,0 +1,49 @@
+package iscsi
+
+import (
+	"testing"
+
+	"github.com/csi-mpath/csi-mpath/pkg/blk"
+	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
+	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+)
+
+// attend makes a fake answer the first command of op with a unit attention.
+func attend(f *fake, op byte, sense scsi.Sense) {
+	usual, told := f.handle, false
+	f.handle = func(c *fakeConn, h *pdu.SCSICommand, data []byte) bool {
+		if d, _, _ := scsi.DecodeCDB(h.CDB[:]); d.Op != op || told {
+			return usual(c, h, data)
+		}
+		told = true
+		c.send(&pdu.SCSIResponse{ITT: h.ITT, Status: scsi.StatusCheckCondition, Window: c.window(true)},
+			sense.AppendFixed([]byte{0, scsi.SenseLen}))
+		return true
+	}
+}
+
+func TestEvidenceThatAControlCommandMeetsIsTheUnits(t *testing.T) {
+	f := newFake(t)
+	f.unit(func(scsi.Command) bool { return false })
+	attend(f, scsi.OpRead16, scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x3f, ASCQ: 0x0e})
+	s := f.dial(f.config())
+	l := s.LUN(1<<48, 1, newWaiter())
+	var cdb [scsi.CDBLen]byte
+	n := scsi.PutRead16(cdb[:], 0, 1, 0)
+	if _, err := s.Exec(testCtx(t), 1<<48, cdb[:n], make([]byte, 512), nil); err != nil {
+		t.Fatal(err)
+	}
+	if l.Gate() == 0 {
+		t.Fatal("the unit goes on sending to what may be another one (I1)")
+	}
+}
+
+func TestAnIdentificationThatFailsKeepsTheEvidenceItMet(t *testing.T) {
+	f := newFake(t)
+	f.unit(func(d scsi.Command) bool { return d.Op == scsi.OpReadCapacity10 || d.Op == scsi.OpServiceActionIn16 })
+	attend(f, scsi.OpServiceActionIn16, scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x29, ASCQ: 0x01})
+	id, err := f.dial(f.config()).Identify(testCtx(t), 1<<48)
+	if err == nil || id == nil || id.Evidence&blk.CacheLost == 0 {
+		t.Fatalf("%+v, %v", id, err)
+	}
+}
