@@ -53,6 +53,7 @@ type client struct {
 	name   string
 	split  int // bytes per Input, 0 all
 	sent   []byte
+	more   pdu.Keys // offered in mustLogin beside loginKeys
 }
 
 func (r *rig) dial(portal int) *client {
@@ -175,6 +176,7 @@ func (c *client) mustLogin(change ...pdu.Pair) {
 		}
 		keys = append(keys, k)
 	}
+	keys = append(keys, c.more...)
 	r, got := c.leg(pdu.StageOperational, pdu.StageFull, true, keys)
 	if r.StatusClass != 0 || !r.Transit || r.TSIH == 0 {
 		c.t.Fatalf("login: %+v %v", r, got)

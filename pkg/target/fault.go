@@ -102,10 +102,10 @@ func (m *Machine) spoil(t *task) bool {
 			continue
 		}
 		if r.Count > 0 {
-			if r.left--; r.left == 0 && r.action != actHold {
+			if r.left--; r.left == 0 && r.action != actHold && !r.twist.Keep {
 				m.drop(r)
 			} else if r.left < 0 {
-				continue // a hold that is full
+				continue // a hold that is full: it stays until it is released
 			}
 		}
 		return m.hit(r, t)
@@ -223,6 +223,10 @@ func (m *Machine) Delay(match Match, d time.Duration) error {
 
 // DropAnswer executes the commands of match and never answers them.
 func (m *Machine) DropAnswer(match Match) error { return m.add(&rule{Match: match, action: actDrop}) }
+
+// NoSpace is the sense of a write that found no space, for Answer. A RAM store
+// with SetSpace is out of space on its own.
+var NoSpace = senseNoSpace
 
 // Answer answers the commands of match with status, and sense if that is CHECK
 // CONDITION, without executing them.

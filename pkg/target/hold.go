@@ -61,6 +61,29 @@ func (s *Server) Answer(match Match, status byte, sense scsi.Sense) (err error) 
 	return err
 }
 
+// Kept are the answers of a Server that SpoilAnswers keeps.
+type Kept struct {
+	s *Server
+	l *Letters
+}
+
+// SpoilAnswers twists the answers of the commands of match; see
+// Machine.SpoilAnswers.
+func (s *Server) SpoilAnswers(match Match, w Twist) (k *Kept, err error) {
+	k = &Kept{s: s}
+	s.Do(func(m *Machine) { k.l, err = m.SpoilAnswers(match, w) })
+	return k, err
+}
+
+// Len is how many answers are kept now.
+func (k *Kept) Len() (n int) {
+	k.s.Do(func(*Machine) { n = k.l.Len() })
+	return n
+}
+
+// Release ends the fault and sends what it kept.
+func (k *Kept) Release() { k.s.Do(func(*Machine) { k.l.Release() }) }
+
 // ClearFaults ends all faults; what is held is released.
 func (s *Server) ClearFaults() { s.Do((*Machine).ClearFaults) }
 
