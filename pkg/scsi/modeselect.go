@@ -41,7 +41,7 @@ var (
 // SELECT(6) or, with ten, (10) parameter list to dst. Block descriptors are an
 // error: nobody changes a block size here.
 func ParseModeSelect(dst [][]byte, b []byte, ten bool) ([][]byte, error) {
-	hdr, desc := 4, 0
+	hdr := 4
 	if ten {
 		hdr = 8
 	}
@@ -51,7 +51,8 @@ func ParseModeSelect(dst [][]byte, b []byte, ten bool) ([][]byte, error) {
 	if len(b) < hdr {
 		return dst, errModeList
 	}
-	if desc = int(b[3]); ten {
+	desc := int(b[3])
+	if ten {
 		desc = int(binary.BigEndian.Uint16(b[6:]))
 	}
 	if desc != 0 {
