@@ -107,6 +107,7 @@ type Device struct {
 	unflushed atomic.Bool
 	flushing  atomic.Int64
 	cacheWB   atomic.Bool // the device has a volatile cache
+	cache     cacheMark   // the same, for the next process
 
 	// up counts live paths, for Urgency: written under mu, a stale read is a
 	// turn taken a little early or late.

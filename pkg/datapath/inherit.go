@@ -17,6 +17,7 @@ func (d *Device) inherit() {
 		names = append(names, p.tr.Name())
 	}
 	left, readable := d.ledger.inherit(d.cfg.LedgerKey, names, d.cfg.Replays)
+	d.inheritCache()
 	if !readable {
 		d.inheritEverything()
 	} else if n := d.inheritRanges(left); n > 0 {

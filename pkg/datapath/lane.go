@@ -126,7 +126,7 @@ func (l *Lane) take(r *blk.Request) {
 	case idle:
 		s.begin(r)
 		if r.Op == blk.Flush {
-			l.dev.flushBegins()
+			s.cover = l.dev.flushBegins()
 		}
 		l.enqueue(s)
 	case waiting:
@@ -234,7 +234,7 @@ func (l *Lane) answer(s *slot, st blk.Status) {
 			return // withheld until the fence
 		}
 	}
-	st = l.dev.account(r, st)
+	st = l.dev.account(s, st)
 	s.req, s.lv = nil, nil
 	s.phase = idle
 	r.Status = st

@@ -37,6 +37,7 @@ const (
 	wordKey      = 2
 	wordOverflow = 3  // records ran out: what is in doubt is not all written down
 	wordRecords  = 4  // records ever used: those beyond were never touched
+	wordCache    = 5  // see cacheMark
 	wordPaths    = 8  // MaxPaths hashes of path names
 	wordDepths   = 64 // MaxLanes: slots ever used of each lane
 )
@@ -126,9 +127,11 @@ func (g *ledger) inherit(key uint64, names []string, replays bool) (left []inher
 		return nil, true
 	}
 	if magic != ledgerMagic || g.words[wordVersion].Load() != ledgerVersion || g.words[wordOverflow].Load() != 0 {
+		g.words[wordCache].Store(1) // something may be unflushed
 		return nil, false
 	}
 	if g.words[wordKey].Load() != key {
+		g.words[wordCache].Store(0)
 		return nil, true // another boot or another volume: nothing of ours
 	}
 	open := unsettled

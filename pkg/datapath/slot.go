@@ -36,6 +36,7 @@ type slot struct {
 	parts  atomic.Int32  // parts in flight, plus the submitter's guard
 	result atomic.Uint32 // worst verdict of the wave, packed
 	sent   uint32        // bytes of the request given to the path so far
+	cover  uint64        // of a flush: what it makes durable, see cacheMark
 	synced bool          // the flush that makes FUA true was sent after the data
 
 	cmds []blk.Command // one, or more once a large request was here
