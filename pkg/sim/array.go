@@ -46,7 +46,7 @@ type array struct {
 	paths   []*path
 	m       *target.Machine // nil while it is dead
 	silent  bool            // dead without a word: no connection is refused
-	powered map[int]bool    // portals that have POWER ON OCCURRED to tell
+	powered map[int]bool    // portals whose POWER ON OCCURRED has reached nobody yet
 	armed   time.Time
 	port    int
 	deadGen int // processes up to this one are dead
@@ -55,6 +55,7 @@ type array struct {
 	told    atomic.Int64 // POWER ON OCCURRED told so far
 	total   target.Stats // of machines that died
 	broken  func(format string, args ...any)
+	tell    func(format string, args ...any)
 }
 
 // start powers the machine on. lost: its cache did not survive.
@@ -257,9 +258,8 @@ func (a *array) feed(l *link, data []byte) {
 			c.Advance(now, 0)
 		}
 		data = data[n:]
-		if a.powered[l.path.index] && a.m.Sessions(l.path.index) > 0 {
-			a.powered[l.path.index] = false
-			a.told.Add(1)
+		if a.powered[l.path.index] && !l.told && a.m.Sessions(l.path.index) > 0 {
+			l.told = true
 			a.m.Attention(l.path.index, lunNumber, scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x29, ASCQ: 0x01})
 		}
 		if cause := c.Cause(); cause != "" {

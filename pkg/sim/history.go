@@ -160,6 +160,8 @@ func (h *history) lost(block int, v uint64) (bad *rec, claimed int) {
 			claimed = r.end
 		}
 	}
-	h.blocks[block] = append(h.blocks[block], &rec{block: block, v: v, start: h.clock, end: h.clock})
+	r := &rec{block: block, v: v, start: h.tick()}
+	r.end = h.tick()
+	h.blocks[block] = append(h.blocks[block], r)
 	return bad, claimed
 }

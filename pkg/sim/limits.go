@@ -23,8 +23,8 @@ const (
 	// openTimeout bounds the first opening, which has no faults.
 	openTimeout = time.Minute
 	// settleTime: so long after the last fault everything is as if there had
-	// been none: windows are wide open again, paths were looked at.
-	settleTime = 40 * time.Second
+	// been none: windows are wide open again, and idle paths were looked at too.
+	settleTime = 70 * time.Second
 	// calmAnswer bounds an answer when no fault was near.
 	calmAnswer = 5 * time.Second
 	// patience is what the product's own bounds may add to the timeouts of a

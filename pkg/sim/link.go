@@ -41,6 +41,7 @@ type link struct {
 	conn  *target.Conn // the target's end; nil once that is gone
 	pend  []byte       // the target's output that found no room
 	fin   bool         // the target closes after pend
+	told  bool         // POWER ON OCCURRED goes to its session
 	spy   spy
 	array *array
 	pump  func()

@@ -49,11 +49,18 @@ type process struct {
 	dead bool // under oracle.mu
 }
 
-// Play plays a script in a bubble of its own. dir is for state directories.
-func Play(t *testing.T, s *Script, dir string) (rep Report) {
+// Play plays a script in a bubble of its own. dir is for state directories;
+// trace, if not nil, is told what happens.
+func Play(t *testing.T, s *Script, dir string, trace func(line string)) (rep Report) {
 	synctest.Test(t, func(*testing.T) {
 		begin := time.Now()
 		r := newRun(s, dir)
+		if trace != nil {
+			r.array.disk.say = r.oracle.tell
+			r.oracle.trace = func(format string, args ...any) {
+				trace(fmt.Sprintf("%v ", time.Since(begin)) + fmt.Sprintf(format, args...))
+			}
+		}
 		go r.w.loop()
 		r.play()
 		r.w.end()
@@ -72,7 +79,7 @@ func newRun(s *Script, dir string) *run {
 	r.oracle = &oracle{bs: set.BlockSize, size: uint64(set.Blocks * set.BlockSize), rng: rand.New(rand.NewPCG(set.Seed, 0x0)),
 		noPath: set.NoPath, slack: set.Fence + 2*set.PathTimeout + set.CmdTimeout + patience, lastFault: time.Now()}
 	r.oracle.h.blocks = make([][]*rec, blocks)
-	r.array = &array{w: w, disk: d, size: r.oracle.size, powered: map[int]bool{}, broken: r.oracle.report}
+	r.array = &array{w: w, disk: d, size: r.oracle.size, powered: map[int]bool{}, broken: r.oracle.report, tell: r.oracle.tell}
 	r.oracle.told = func() int { return int(r.array.told.Load()) }
 	r.array.cfg = target.Config{Name: targetName, MaxBurst: uint32(set.MaxBurst), FirstBurst: uint32(set.FirstBurst),
 		InitialR2T: set.InitialR2T, NoImmediate: set.NoImmediate, PowerOn: set.PowerOn,
@@ -130,9 +137,11 @@ func (r *run) plan() {
 		}
 		r.w.after(st.At, func() {
 			r.oracle.faultBegins()
+			r.oracle.tell("step %v", st)
 			end := do(r)
 			r.w.after(st.For, func() {
 				if end != nil {
+					r.oracle.tell("end of step %v", st)
 					end()
 				}
 				r.oracle.faultEnds()
@@ -171,6 +180,7 @@ func (r *run) config(p *process) device.Config {
 func (r *run) event(e datapath.Event) {
 	r.oracle.mu.Lock()
 	defer r.oracle.mu.Unlock()
+	r.oracle.note("event %s %s: %s", e.Kind, e.Path, e.Detail)
 	switch e.Kind {
 	case datapath.PathDown:
 		r.oracle.stats.Losses++

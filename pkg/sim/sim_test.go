@@ -1,8 +1,26 @@
 package sim
 
 import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
+)
+
+var (
+	asWorker  = flag.Bool("sim.worker", false, "play scripts for another process")
+	fromSeed  = flag.Uint64("sim.seed", 1, "first seed of -sim.count")
+	seeds     = flag.Int("sim.count", 0, "play so many seeds in processes of their own")
+	oneFile   = flag.String("sim.script", "", "play the script in this file")
+	times     = flag.Int("sim.times", 1, "how often to play the script")
+	workers   = flag.Int("sim.workers", runtime.NumCPU(), "processes")
+	minimal   = flag.Bool("sim.shrink", true, "look for the smallest script that fails")
+	readAlong = flag.Bool("sim.trace", false, "print what happens in -sim.script, played once")
+	printout  = flag.Bool("sim.print", false, "print the scripts of the seeds, play nothing")
 )
 
 func TestOneRunWithoutFaults(t *testing.T) {
@@ -10,9 +28,126 @@ func TestOneRunWithoutFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rep := Play(t, s, t.TempDir())
+	rep := playOne(t, s, nil)
 	t.Logf("%+v %v", rep.Stats, rep.Virtual)
 	for _, b := range rep.Broken {
 		t.Error(b)
+	}
+}
+
+// TestWorker is what the processes of TestSeeds run.
+func TestWorker(t *testing.T) {
+	if *asWorker {
+		work(t, os.Stdin, os.NewFile(3, "results"))
+	}
+}
+
+// TestSeeds is make sim.
+func TestSeeds(t *testing.T) {
+	switch {
+	case *printout:
+		for i := range *seeds {
+			fmt.Println(Generate(*fromSeed + uint64(i)))
+		}
+	case *oneFile != "":
+		playFile(t)
+	case *seeds > 0:
+		playSeeds(t)
+	}
+}
+
+func playFile(t *testing.T) {
+	f, err := os.Open(*oneFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s, err := Parse(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *readAlong {
+		playOne(t, s, func(line string) { fmt.Println(line) })
+		return
+	}
+	k := &shrinker{workers: *workers}
+	broken, n := k.fails(s, max(*times, tries+1))
+	fmt.Printf("%d of %d runs failed\n", n, k.runs)
+	if n > 0 {
+		t.Fatalf("\n%s", strings.Join(broken, "\n"))
+	}
+}
+
+func playSeeds(t *testing.T) {
+	next, done, begin, last := 0, 0, time.Now(), time.Now()
+	var sum Stats
+	var bad *Script
+	var broken []string
+	progress := func() {
+		d := time.Since(begin)
+		fmt.Printf("%d of %d seeds, %.1f per second; %s\n", done, *seeds, float64(done)/d.Seconds(), sum.line())
+	}
+	err := pool(*workers, func() *Script {
+		if next == *seeds {
+			return nil
+		}
+		next++
+		return Generate(*fromSeed + uint64(next-1))
+	}, func(s *Script, rep Report) bool {
+		done++
+		sum.add(rep.Stats)
+		if len(rep.Broken) > 0 && bad == nil {
+			bad, broken = s, rep.Broken
+			return false
+		}
+		if time.Since(last) > progressEvery {
+			last = time.Now()
+			progress()
+		}
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	progress()
+	if bad != nil {
+		fail(t, bad, broken)
+	}
+}
+
+// fail shrinks and prints a script that failed.
+func fail(t *testing.T, s *Script, broken []string) {
+	fmt.Printf("seed %d after %d steps failed:\n  %s\n", s.Setup.Seed, len(s.Steps), strings.Join(broken, "\n  "))
+	if !*minimal {
+		t.Fatal("see above")
+	}
+	k := &shrinker{workers: *workers, say: func(f string, a ...any) { fmt.Printf(f+"\n", a...) }}
+	small, why := k.shrink(s, broken)
+	const counted = 10
+	_, n := k.fails(small, counted)
+	text := explain(small, why, fmt.Sprintf("  it fails in %d of %d runs", n, counted))
+	fmt.Print(text)
+	t.Fatal("see above")
+}
+
+func TestCases(t *testing.T) {
+	files, err := filepath.Glob("testdata/cases/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
+			b, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := Parse(strings.NewReader(string(b)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, b := range playOne(t, s, nil).Broken {
+				t.Error(b)
+			}
+		})
 	}
 }

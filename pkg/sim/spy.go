@@ -26,11 +26,19 @@ func (s *spy) receives() {
 
 func (s *spy) received(b []byte) {
 	s.in.feed(b, func(h, data []byte) {
-		if op, _ := pdu.Op(h); op != pdu.OpSCSIResponse || !s.l.path.foreign {
+		if op, _ := pdu.Op(h); op != pdu.OpSCSIResponse {
 			return
 		}
-		if sense, ok := scsi.ParseSense(pdu.Sense(data)); ok && sense.Key == scsi.KeyUnitAttention && sense.ASC == 0x3F {
+		sense, ok := scsi.ParseSense(pdu.Sense(data))
+		switch {
+		case !ok || sense.Key != scsi.KeyUnitAttention:
+		case sense.ASC == 0x29 && sense.ASCQ == 0x01:
+			s.l.array.powered[s.l.path.index] = false
+			s.l.array.told.Add(1)
+			s.l.array.tell("portal %s: POWER ON OCCURRED was received", s.l.path.address)
+		case sense.ASC == 0x3F && s.l.path.foreign:
 			s.heard = true
+			s.l.array.tell("portal %s: the evidence was received, of task %#x", s.l.path.address, pdu.ITT(h))
 		}
 	})
 }
@@ -54,6 +62,9 @@ func (s *spy) sends(b []byte, total int, late bool) {
 		var p pdu.SCSICommand
 		if p.Decode(h) != nil || !movesBlocks(p.CDB[:]) {
 			return
+		}
+		if s.l.path.foreign {
+			s.l.array.tell("portal %s: opcode %#02x of task %#x goes to another volume, evidence %v", s.l.path.address, p.CDB[0], p.ITT, s.armed)
 		}
 		if s.armed && at >= old {
 			s.l.array.broken("portal %s got opcode %#02x for another volume (I1)", s.l.path.address, p.CDB[0])

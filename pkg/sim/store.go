@@ -10,6 +10,7 @@ type disk struct {
 	durable []byte // what is left without power
 	dirty   []bool // per block: cur is not durable
 	rng     *rand.Rand
+	say     func(format string, args ...any)
 }
 
 func newDisk(blocks, bs int, rng *rand.Rand) *disk {
@@ -28,6 +29,9 @@ func (d *disk) ReadAt(p []byte, off uint64) error {
 // WriteAt implements target.Store.
 func (d *disk) WriteAt(p []byte, off uint64) error {
 	copy(d.cur[off:], p)
+	if v, ok := number(p[:d.bs], off/uint64(d.bs)); d.say != nil {
+		d.say("disk: write %d (%v) of %d bytes at %d", v, ok, len(p), off)
+	}
 	d.touch(off, uint64(len(p)))
 	return nil
 }
@@ -35,6 +39,9 @@ func (d *disk) WriteAt(p []byte, off uint64) error {
 // Zero implements target.Store.
 func (d *disk) Zero(off, n uint64) error {
 	clear(d.cur[off : off+n])
+	if d.say != nil {
+		d.say("disk: zeroes of %d bytes at %d", n, off)
+	}
 	d.touch(off, n)
 	return nil
 }
