@@ -38,18 +38,16 @@ func portal(t *testing.T, f func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-func dialFails(t *testing.T, addr string) error {
+// dialFails wants an error that names portal and target. limit is the login's
+// own: short where the target never ends it.
+func dialFails(t *testing.T, addr string, limit time.Duration) error {
 	t.Helper()
 	cfg := *loginConfig()
-	cfg.Portal, cfg.LoginTimeout = addr, 300*time.Millisecond
-	start := time.Now()
+	cfg.Portal, cfg.LoginTimeout = addr, limit
 	s, err := Dial(testCtx(t), cfg)
 	if err == nil {
 		s.Abort(errTest)
 		t.Fatal("logged in")
-	}
-	if d := time.Since(start); d > 10*time.Second {
-		t.Errorf("took %v", d)
 	}
 	var se *SessionError
 	if !errors.As(err, &se) || !strings.Contains(err.Error(), addr) || !strings.Contains(err.Error(), cfg.TargetName) {
@@ -59,18 +57,19 @@ func dialFails(t *testing.T, addr string) error {
 }
 
 func TestAPortalThatCannotServeGivesAClearError(t *testing.T) {
+	const soon = 300 * time.Millisecond
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.Close()
-	dialFails(t, l.Addr().String()) // nobody listens
+	dialFails(t, l.Addr().String(), soon) // nobody listens
 	dialFails(t, portal(t, func(c net.Conn) {
 		_, _ = c.Write([]byte("SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n" + strings.Repeat("x", 100)))
-	}))
-	dialFails(t, portal(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }))          // says nothing
-	dialFails(t, portal(t, func(c net.Conn) { _, _ = io.Copy(c, endless{}) }))           // never ends
-	dialFails(t, portal(t, func(c net.Conn) { _, _ = io.Copy(c, &legs{csg: 1, n: 0}) })) // wrong stage
+	}), soon)
+	dialFails(t, portal(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }), soon)          // says nothing
+	dialFails(t, portal(t, func(c net.Conn) { _, _ = io.Copy(c, endless{}) }), soon)           // never ends
+	dialFails(t, portal(t, func(c net.Conn) { _, _ = io.Copy(c, &legs{csg: 1, n: 0}) }), soon) // wrong stage
 }
 
 // endless is a stream of zeroes.
@@ -103,7 +102,7 @@ func TestATargetThatClosesAtAnyByteOfTheLoginIsAnError(t *testing.T) {
 		_, _ = io.Copy(io.Discard, c)
 	})
 	for ; int(cut.Load()) < len(script); cut.Add(7) {
-		if err := dialFails(t, addr); !strings.Contains(err.Error(), "closed the connection") {
+		if err := dialFails(t, addr, time.Minute); !strings.Contains(err.Error(), "closed the connection") {
 			t.Errorf("cut at %d: %v", cut.Load(), err)
 		}
 	}

@@ -195,9 +195,12 @@ func (c *fakeConn) data(h *pdu.SCSICommand, b []byte) {
 	}
 }
 
+// patience bounds what must come in the end, on however slow a machine.
+const patience = time.Minute
+
 func testCtx(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -255,7 +258,7 @@ func do(t testing.TB, l *LUN, w *waiter, cmds ...*blk.Command) {
 			}
 		case <-w.lost:
 			t.Fatalf("session lost: %v", l.s.Err())
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("%d of %d commands came back", back, len(cmds))
 		}
 	}

@@ -215,7 +215,11 @@ func mixed() (stream []byte, errnos map[uint64]proto.Errno, lens map[uint64]int)
 func TestAStreamCutAtAnyByteIsAnsweredTheSame(t *testing.T) {
 	stream, errnos, lens := mixed()
 	for cut := 0; cut <= len(stream); cut++ {
-		l := serve(t, newRAM(t), nbd.Config{})
+		m, err := nbdtest.NewRAM(ramSize, 512) // not until the end: there are thousands
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := serve(t, m, nbd.Config{})
 		go func() {
 			_, _ = l.Write(stream[:cut])
 			_, _ = l.Write(stream[cut:])
@@ -230,6 +234,9 @@ func TestAStreamCutAtAnyByteIsAnsweredTheSame(t *testing.T) {
 			}
 		}
 		l.end(t)
+		if err := m.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

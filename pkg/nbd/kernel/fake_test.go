@@ -107,6 +107,31 @@ func (f *fake) connect(m message) (message, error) {
 	return message{cmd: m.cmd, index: new(uint32(index))}, nil
 }
 
+// attached counts the devices that the kernel has.
+func (f *fake) attached() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.devices)
+}
+
+// await waits for what a goroutine left behind does.
+func (f *fake) await(done func() bool) {
+	f.t.Helper()
+	must(f.t, poll(f.ctx(), func() (bool, error) { return done(), nil }))
+}
+
+// unhang lets a command go on at the end of the test, and waits until it has.
+func (f *fake) unhang(c command, calls int) {
+	f.t.Cleanup(func() {
+		close(f.hang[c])
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := poll(ctx, func() (bool, error) { return f.count(c) == calls, nil }); err != nil {
+			f.t.Error(err)
+		}
+	})
+}
+
 func dup(t *testing.T, fd int) int {
 	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	must(t, err)
@@ -213,7 +238,7 @@ func (f *fake) attach(backend string) (*Device, *server) {
 }
 
 func (f *fake) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(f.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
 	f.t.Cleanup(cancel)
 	return ctx
 }

@@ -49,13 +49,25 @@ func TestReconnectWaitsForTheDeathOfTheOldConnection(t *testing.T) {
 	}
 }
 
+// until is a context that ends when the kernel has been called so often.
+func (f *fake) until(c command, calls int) context.Context {
+	ctx, cancel := context.WithCancel(f.t.Context())
+	f.t.Cleanup(cancel)
+	inner := f.k.exchange
+	f.k.exchange = func(m message) (message, error) {
+		if f.count(c) == calls {
+			cancel()
+		}
+		return inner(m)
+	}
+	return ctx
+}
+
 func TestReconnectEndsWithItsContextWhileTheOldServerLives(t *testing.T) {
 	f := newFake(t)
 	d, _ := f.attach("vol-1")
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
 	s := &server{}
-	_, err := f.k.Reconnect(ctx, d.Index, options("vol-1"), s.serve)
+	_, err := f.k.Reconnect(f.until(cmdReconfigure, 3), d.Index, options("vol-1"), s.serve)
 	want(t, err, ErrAlive)
 	if len(s.conns) != 0 {
 		t.Fatal("a connection that the kernel dropped is served")
@@ -93,9 +105,7 @@ func TestReconnectGivesBackOnlyWhatIsDead(t *testing.T) {
 	must(t, old.conns[0].Close())
 	s := &server{}
 	defer s.die()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	_, err = f.k.Reconnect(ctx, 0, o, s.serve)
+	_, err = f.k.Reconnect(f.until(cmdReconfigure, 3), 0, o, s.serve)
 	want(t, err, ErrAlive)
 	if len(s.conns) != 1 {
 		t.Fatalf("%d connections, want the one that was dead", len(s.conns))
@@ -154,7 +164,7 @@ func TestADisconnectThatHangsIsBoundedAndCutsItsConnections(t *testing.T) {
 	f := newFake(t)
 	d, s := f.attach("vol-1")
 	f.hang[cmdDisconnect] = make(chan struct{})
-	t.Cleanup(func() { close(f.hang[cmdDisconnect]) })
+	f.unhang(cmdDisconnect, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	want(t, d.Disconnect(ctx), context.DeadlineExceeded)
@@ -170,9 +180,7 @@ func TestADeviceThatOthersServeIsDetachedOnlyWhenIdle(t *testing.T) {
 	f := newFake(t)
 	f.attach("vol-1")
 	f.set(0, "inflight", "       0        1")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	want(t, f.k.Disconnect(ctx, 0, "vol-1"), ErrInFlight)
+	want(t, f.k.Disconnect(f.ctx(), 0, "vol-1"), ErrInFlight)
 	if f.count(cmdDisconnect) != 0 {
 		t.Fatal("the kernel was asked: it would hang with a server that does not read")
 	}
