@@ -25,7 +25,9 @@ type entry struct {
 
 func (e *entry) publish(r *blk.Request, lv *live) {
 	e.off.Store(r.Off)
-	e.meta.Store(uint64(r.Op)<<32 | uint64(r.Len))
+	if meta := uint64(r.Op)<<32 | uint64(r.Len); e.meta.Load() != meta {
+		e.meta.Store(meta) // rarely: clients write in one size
+	}
 	e.state.Store(uint64(lv.path.index)<<32 | uint64(lv.inc))
 }
 

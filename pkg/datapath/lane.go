@@ -201,7 +201,7 @@ func (l *Lane) partDone(s *slot, v blk.Verdict) {
 	if v.Class != blk.Good {
 		s.note(v)
 	}
-	if s.parts.Add(-1) == 0 {
+	if !s.several || s.parts.Add(-1) == 0 {
 		l.waveDone(s)
 	}
 }

@@ -30,7 +30,9 @@ func (l *Lane) launchAll() {
 	for retried := false; l.head != nil; {
 		switch l.launch(&l.slots[l.head.Slot], group) {
 		case gone:
-			l.congested.Store(false)
+			if l.congested.Load() {
+				l.congested.Store(false)
+			}
 			retried = false
 		case noPath:
 			l.kickQueues()
@@ -164,7 +166,8 @@ func (l *Lane) sendWave(s *slot, lv *live) bool {
 	if uint64(len(s.cmds)) < n {
 		s.cmds = make([]blk.Command, n)
 	}
-	s.result.Store(0)
+	s.clearResult()
+	s.several = true
 	s.parts.Store(1)
 	taken := false
 	for i := range s.cmds[:n] {
@@ -194,8 +197,8 @@ func (l *Lane) sendWave(s *slot, lv *live) bool {
 func (l *Lane) sendOne(s *slot, lv *live, op blk.Op, n uint32) bool {
 	c := &s.cmds[0]
 	s.fill(c, s.sent, n, op)
-	s.result.Store(0)
-	s.parts.Store(1)
+	s.clearResult()
+	s.several = false
 	s.sent += n
 	lv.loads[l.id].Start(n)
 	if lv.q.Submit(c, int(l.id)) {

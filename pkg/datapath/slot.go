@@ -33,11 +33,12 @@ type slot struct {
 	req *blk.Request
 	lv  *live // the path it flies on
 
-	parts  atomic.Int32  // parts in flight, plus the submitter's guard
-	result atomic.Uint32 // worst verdict of the wave, packed
-	sent   uint32        // bytes of the request given to the path so far
-	cover  uint64        // of a flush: what it makes durable, see cacheMark
-	synced bool          // the flush that makes FUA true was sent after the data
+	several bool          // the wave has more than one part
+	parts   atomic.Int32  // then: parts in flight, plus the submitter's guard
+	result  atomic.Uint32 // worst verdict of the wave, packed
+	sent    uint32        // bytes of the request given to the path so far
+	cover   uint64        // of a flush: what it makes durable, see cacheMark
+	synced  bool          // the flush that makes FUA true was sent after the data
 
 	cmds []blk.Command // one, or more once a large request was here
 
@@ -82,6 +83,14 @@ func pack(v blk.Verdict) uint32 {
 
 func unpack(w uint32) (blk.PathStatus, blk.Status) {
 	return blk.PathStatus(w >> 8), blk.Status(w)
+}
+
+// clearResult begins a wave. Nearly always there is nothing to clear, and a
+// store would cost as much as all loads of the request together.
+func (s *slot) clearResult() {
+	if s.result.Load() != 0 {
+		s.result.Store(0)
+	}
 }
 
 // note merges one part's verdict into the wave's result.
