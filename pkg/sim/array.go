@@ -68,7 +68,7 @@ func (a *array) start(lost bool) error {
 		if _, err := m.AddPortal(target.PortalConfig{Address: p.address, TPGT: p.tpgt, Group: p.group}); err != nil {
 			return err
 		}
-		a.powered[p.index] = lost
+		a.powered[p.index] = a.powered[p.index] || lost
 		p.foreign = false
 	}
 	if err := m.SetDevice(0, lunNumber, target.Device{BlockSize: a.cfg.LUNs[0].BlockSize, Size: a.size}); err != nil {

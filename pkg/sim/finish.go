@@ -208,13 +208,16 @@ func (r *run) end() {
 	wait(2 * r.Setup.Fence)
 	r.w.under(func() {
 		r.oracle.final(r.array.disk.block)
-		if r.array.m == nil {
-			return
+		for _, p := range r.array.paths {
+			for _, l := range p.links {
+				if !l.closed && !l.killed {
+					r.oracle.report("a connection to %s is left open", p.address)
+				}
+			}
 		}
-		if n := r.array.m.Sessions(0); n != 0 {
-			r.oracle.report("%d sessions are left at the target", n)
+		if r.array.m != nil {
+			r.array.addStats()
 		}
-		r.array.addStats()
 	})
 	r.owed()
 	t, s := r.array.total, &r.oracle.stats

@@ -17,7 +17,15 @@ func makeGrow(a *args) func(r *run) func() {
 			return nil
 		}
 		r.array.size = size
-		r.array.do(func(m *target.Machine) { _ = m.Resize(lunNumber, size) })
+		r.array.do(func(m *target.Machine) {
+			_ = m.Resize(lunNumber, size)
+			for _, p := range r.array.paths { // those that were told something of their own before
+				if d, err := m.DeviceAt(p.index, lunNumber); err == nil && !p.foreign && d.Size != size {
+					d.Size = size
+					_ = m.SetDevice(p.index, lunNumber, d)
+				}
+			}
+		})
 		return nil
 	}
 }

@@ -1,0 +1,81 @@
+package main
+
+// bug is a defect that the product once had, or was built not to have, as exact
+// replacements in its source.
+type bug struct {
+	name  string // of its class and what it is
+	edits []edit
+}
+
+// edit replaces old, which must be there once, by new.
+type edit struct{ file, old, new string }
+
+var bugs = []bug{
+	{"stale write: I3's guard is off", []edit{
+		{"pkg/datapath/send.go", "if d.active.Load() == 0 || l.dev.guardOff {\n\t\tif !s.req.Op.Mutates() {", "if true {\n\t\tif !s.req.Op.Mutates() {"},
+		{"pkg/datapath/send.go", "if d.active.Load() == 0 || l.dev.guardOff {\n\t\t\treturn true", "if true {\n\t\t\treturn true"},
+	}},
+	{"stale write: a retry does not wait for writes in flight", []edit{
+		{"pkg/datapath/doubt.go", "return d.dev.writeInFlight(s)", "return false"},
+	}},
+	{"stale write: a new process knows nothing of the old one", []edit{
+		{"pkg/datapath/inherit.go", "} else if n := d.inheritRanges(left); n > 0 {", "} else if n := d.inheritRanges(left[:0]); n > 0 {"},
+	}},
+	{"stale write: every fence is over at once", []edit{
+		{"pkg/datapath/doubt.go", "bound := p.tr.FenceBound()", "bound := p.tr.FenceBound() / 1000"},
+	}},
+	{"reused buffer: a path is retired without waiting for its sender", []edit{
+		{"pkg/iscsi/session.go", "s.cause.CompareAndSwap(nil, e)\n\ts.abortSocket()", "s.cause.CompareAndSwap(nil, e)\n\tgo s.abortSocket()\n\ts.wakeReader()"},
+		{"pkg/iscsi/session.go", "s.abortSocket() // waits for an abort under way\n\tif s.sender.Or(senderClosed)&senderBusy != 0 {\n\t\t<-s.senderGone\n\t}",
+			"go s.abortSocket()\n\tif s.sender.Or(senderClosed)&senderBusy != 0 {\n\t\tgo func() { <-s.senderGone }()\n\t}"},
+	}},
+	{"reused buffer: a command is over while its payload is still being sent", []edit{
+		{"pkg/iscsi/machine.go", "if len(k.out) > 0 && c.Tx.Or(answeredBit) != 0 {", "if false {"},
+	}},
+	{"double completion: an early answer completes at once and again", []edit{
+		{"pkg/iscsi/machine.go", "m.limbo = append(m.limbo, k)\n\t\treturn\n", "m.limbo = append(m.limbo, k)\n\t\tl := k.lun\n\t\tl.sink.Complete(c)\n\t\treturn\n"},
+	}},
+	{"double completion: a request that was in doubt is answered twice", []edit{
+		{"pkg/datapath/lane.go", "\towner.Complete(r)\n", "\towner.Complete(r)\n\tif s.fence != nil {\n\t\towner.Complete(r)\n\t}\n"},
+	}},
+	{"lost wake-up: the lane's runner does not look again", []edit{
+		{"pkg/datapath/lane.go", "if l.wip.CompareAndSwap(n, 0) {\n\t\t\treturn\n\t\t}\n\t\tn = l.wip.Load()", "_ = n\n\t\tl.wip.Store(0)\n\t\treturn"},
+	}},
+	{"lost wake-up: who gives up the sender flag does not look again", []edit{
+		{"pkg/iscsi/session.go", "\t\ts.release()\n\t}\n}", "\t\ts.release()\n\t\treturn\n\t}\n}"},
+		{"pkg/iscsi/session.go", "\t\t\ts.release()\n\t\t\ts.kick()", "\t\t\ts.release()"},
+	}},
+	{"lost wake-up: nobody sends when the command window opens", []edit{
+		{"pkg/iscsi/send.go", "return v != 0 && !pdu.SNLess(t.m.maxCmdSN.Load(), uint32(v))", "return v == 1 && pdu.SNLess(0, 1)"},
+	}},
+	{"lost wake-up: a lane that found no room does not look again", []edit{
+		{"pkg/datapath/send.go", "l.congested.Store(true)\n\t\t\tretried = true", "return"},
+	}},
+	{"leaked tag: of a command that was aborted", []edit{
+		{"pkg/iscsi/machine.go", "m.tasks.put(k)\n\tl.inflight.Add(-1)", "if c.Verdict.Class != blk.Aborted {\n\t\tm.tasks.put(k)\n\t}\n\tl.inflight.Add(-1)"},
+	}},
+	{"leaked tag: the window's share of a command that was refused a tag", []edit{
+		{"pkg/iscsi/lun.go", "if l.inflight.Add(1) > l.cap || l.closed.Load() {\n\t\tl.inflight.Add(-1)", "if l.inflight.Add(1) > l.cap || l.closed.Load() {\n\t\tif l.closed.Load() {\n\t\t\tl.inflight.Add(-1)\n\t\t}"},
+	}},
+	{"dropped barrier: a flush is not passed on", []edit{
+		{"pkg/datapath/send.go", "\tif len(group) == 0 {\n\t\treturn noPath\n\t}\n", "\tif len(group) == 0 {\n\t\treturn noPath\n\t}\n\tif s.req.Op == blk.Flush {\n\t\tl.pop()\n\t\tl.reply(s, blk.OK)\n\t\treturn gone\n\t}\n"},
+	}},
+	{"dropped barrier: FUA is not passed on", []edit{
+		{"pkg/datapath/slot.go", "c.Op, c.Flags = op, r.Flags\n", "c.Op, c.Flags = op, r.Flags&^blk.FUA\n"},
+	}},
+	{"dropped barrier: no flush follows a FUA that the device does not do", []edit{
+		{"pkg/datapath/slot.go", "if s.req.Flags&blk.FUA == 0 || s.synced || s.sent != s.req.Len {", "if true || s.synced {"},
+	}},
+	{"dropped barrier: a lost cache fails no flush", []edit{
+		{"pkg/datapath/cache.go", "d.mode.Or(modePoison)\n\td.cache.word.Or(lostBit)", "d.cache.word.Or(lostBit)"},
+	}},
+	{"dropped barrier: what a dead process left unflushed is forgotten", []edit{
+		{"pkg/datapath/cache.go", "if w == 0 {\n\t\treturn\n\t}", "if w >= 0 {\n\t\treturn\n\t}"},
+	}},
+	{"identity: a unit in question goes on sending", []edit{
+		{"pkg/iscsi/lun.go", "l.gate.Store(l.doubts)", "_ = l.doubts"},
+	}},
+	{"identity: a path that shows another volume joins", []edit{
+		{"pkg/datapath/membership.go", "if id.Weak == ref.Weak && id == ref {", "if id.Target == ref.Target {"},
+	}},
+}
