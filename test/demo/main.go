@@ -76,7 +76,7 @@ func run(ctx context.Context, bin string, own bool) (err error) {
 		return errors.Join(err, s.giveUp())
 	}
 	if err := errors.Join(s.settle(ctx, "undisturbed"), s.events(ctx)); err != nil {
-		return errors.Join(err, s.probe.Err(), s.giveUp())
+		return errors.Join(err, s.giveUp())
 	}
 	return s.finish(ctx)
 }
