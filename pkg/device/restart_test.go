@@ -17,34 +17,40 @@ import (
 // (its sockets are reset), the target still holds it, the next process opens
 // the volume with the same state directory.
 func TestAfterAKillTheNextProcessWaitsForTheFenceOfWhatWasInFlight(t *testing.T) {
-	r := newRig(t, 2, target.Config{})
-	cfg := r.config()
-	cfg.FenceTimeout = 2 * time.Second
-	r.open(cfg, 2)
-	hold, err := r.srv.Hold(target.Match{Kind: target.Writes, Count: 1}, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.send(blk.Write, 0, 4096, 1)
-	<-hold.Arrived()
-	lost := r.busyPath()
-	left := r.killedState(cfg) // the state directory as a kill leaves it, now
-	r.portals[lost].Kill()     // its portal does not come back
-	second := newRigOver(r)
-	cfg.StateDir = left
-	cfg.Events = second.event
-	second.open(cfg, 1)
-	start := time.Now()
-	w2 := second.send(blk.Write, 0, 4096, 2)
-	hold.Release()
-	second.until("the late write executed", func() bool { return hold.Len() == 0 })
-	second.until("the newer write answered", func() bool { _, ok := second.answered(w2); return ok })
-	if d := time.Since(start); d < time.Second {
-		t.Fatalf("the newer write was answered after %v, before the fence", d)
-	}
-	if got := r.content(0); got != 2 {
-		t.Fatalf("the block holds write %d, want 2", got)
-	}
+	inTime(t, func(t *testing.T, fence time.Duration) (late bool) {
+		r := newRig(t, 2, target.Config{})
+		cfg := r.config()
+		cfg.FenceTimeout = fence
+		r.open(cfg, 2)
+		hold, err := r.srv.Hold(target.Match{Kind: target.Writes, Count: 1}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.send(blk.Write, 0, 4096, 1)
+		<-hold.Arrived()
+		lost := r.busyPath()
+		left := r.killedState(cfg) // the state directory as a kill leaves it, now
+		r.portals[lost].Kill()     // its portal does not come back
+		second := newRigOver(r)
+		cfg.StateDir = left
+		cfg.Events = second.event
+		start := time.Now() // the fence's time begins after it
+		second.open(cfg, 1)
+		w2 := second.send(blk.Write, 0, 4096, 2)
+		hold.Release()
+		second.until("the late write executed", func() bool { return hold.Len() == 0 })
+		if time.Since(start) >= fence {
+			return true
+		}
+		second.until("the newer write answered", func() bool { _, ok := second.answered(w2); return ok })
+		if d := time.Since(start); d < fence {
+			t.Fatalf("the newer write was answered after %v, before the fence", d)
+		}
+		if got := r.content(0); got != 2 {
+			t.Fatalf("the block holds write %d, want 2", got)
+		}
+		return false
+	})
 }
 
 func TestACleanEndLeavesNothingInDoubt(t *testing.T) {
@@ -75,7 +81,7 @@ func TestAfterAKillAnotherVolumeBehindTheSamePortalIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.StateDir = left
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if _, err := device.Open(ctx, cfg); err == nil || !strings.Contains(err.Error(), "identity mismatch") {
 		t.Fatalf("%v", err)
@@ -118,32 +124,41 @@ func TestADetachedVolumeIsForgotten(t *testing.T) {
 }
 
 func TestAfterAKillALoginThatWasRedirectedElsewhereIsNoProof(t *testing.T) {
-	r := newRig(t, 2, target.Config{})
-	cfg := r.config()
-	cfg.Portals, cfg.FenceTimeout = cfg.Portals[:1], 2*time.Second
-	r.open(cfg, 1)
-	hold, err := r.srv.Hold(target.Match{Kind: target.Writes, Count: 1}, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.send(blk.Write, 0, 4096, 1)
-	<-hold.Arrived()
-	cfg.StateDir = r.killedState(cfg)
-	r.srv.Do(func(m *target.Machine) {
-		if err := m.Redirect(r.portals[0].Number(), r.portals[1].Addr(), false); err != nil {
-			t.Error(err)
+	inTime(t, func(t *testing.T, fence time.Duration) (late bool) {
+		r := newRig(t, 2, target.Config{})
+		cfg := r.config()
+		cfg.Portals, cfg.FenceTimeout = cfg.Portals[:1], fence
+		r.open(cfg, 1)
+		hold, err := r.srv.Hold(target.Match{Kind: target.Writes, Count: 1}, true)
+		if err != nil {
+			t.Fatal(err)
 		}
+		r.send(blk.Write, 0, 4096, 1)
+		<-hold.Arrived()
+		cfg.StateDir = r.killedState(cfg)
+		r.srv.Do(func(m *target.Machine) {
+			if err := m.Redirect(r.portals[0].Number(), r.portals[1].Addr(), false); err != nil {
+				t.Error(err)
+			}
+		})
+		second := newRigOver(r)
+		cfg.Events = second.event
+		start := time.Now()
+		second.open(cfg, 1) // in another portal group: the old session lives on
+		doubts := second.dev.Status().InDoubt
+		w2 := second.send(blk.Write, 0, 4096, 2)
+		hold.Release()
+		second.until("the late write executed", func() bool { return hold.Len() == 0 })
+		if time.Since(start) >= fence {
+			return true
+		}
+		if doubts != 1 {
+			t.Fatalf("the write is held by the target, and %d ranges are in doubt", doubts)
+		}
+		second.until("the newer write answered", func() bool { _, ok := second.answered(w2); return ok })
+		if got := r.content(0); got != 2 {
+			t.Fatalf("the block holds write %d, want 2", got)
+		}
+		return false
 	})
-	second := newRigOver(r)
-	cfg.Events = second.event
-	second.open(cfg, 1) // in another portal group: the old session lives on
-	if second.dev.Status().InDoubt != 1 {
-		t.Fatal("the write is held by the target, and nothing is in doubt")
-	}
-	w2 := second.send(blk.Write, 0, 4096, 2)
-	hold.Release()
-	second.until("the newer write answered", func() bool { _, ok := second.answered(w2); return ok })
-	if got := r.content(0); got != 2 {
-		t.Fatalf("the block holds write %d, want 2", got)
-	}
 }

@@ -17,7 +17,22 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/target"
 )
 
-const patience = 20 * time.Second
+// patience bounds what must come in the end, on however slow a machine.
+const patience = time.Minute
+
+// inTime tells a story whose heart must happen before the time of a fence is
+// over. On a machine that stood still for so long it shows nothing, and is told
+// again with more time.
+func inTime(t *testing.T, story func(t *testing.T, fence time.Duration) (late bool)) {
+	for fence := 2 * time.Second; fence < patience; fence *= 2 {
+		late := true
+		t.Run(fence.String(), func(t *testing.T) { late = story(t, fence) })
+		if !late || t.Failed() {
+			return
+		}
+	}
+	t.Fatal("the machine is too slow for this test")
+}
 
 // rig is a volume over real sockets: our target with some portals, our device.
 type rig struct {

@@ -1,6 +1,7 @@
 package device
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -62,7 +63,7 @@ func TestADamagedOrNewerISIDFileIsAnErrorThatNamesIt(t *testing.T) {
 func secretFile(t *testing.T, mode os.FileMode, content string) string {
 	t.Helper()
 	p := filepath.Join(t.TempDir(), "chap")
-	if err := os.WriteFile(p, []byte(content), mode); err != nil {
+	if err := errors.Join(os.WriteFile(p, []byte(content), 0o600), os.Chmod(p, mode)); err != nil { // whatever the umask
 		t.Fatal(err)
 	}
 	return p

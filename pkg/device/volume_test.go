@@ -48,30 +48,36 @@ func TestEveryOperationWorksOverTwoPaths(t *testing.T) {
 // facts/datapath.md 4 row 1, with real sockets: the lost path's target holds a
 // write, its retry and a newer write go elsewhere, then the old one executes.
 func TestAWriteHeldInALostPathsTargetDoesNotWin(t *testing.T) {
-	r := newRig(t, 2, target.Config{})
-	r.open(r.config(), 2)
-	hold, err := r.srv.Hold(target.Match{Kind: target.Writes, Count: 1}, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w1 := r.send(blk.Write, 0, 4096, 1)
-	<-hold.Arrived()
-	lost := r.portals[r.busyPath()]
-	lost.Kill() // connection gone, and no new one
-	r.until("the retry answered", func() bool { _, ok := r.answered(w1); return ok })
-	w2 := r.send(blk.Write, 0, 4096, 2)
-	hold.Release() // the dead session's write executes now
-	r.until("the late write executed", func() bool { return hold.Len() == 0 })
-	if _, early := r.answered(w2); early && r.saw(datapath.Fenced) == 0 {
-		t.Fatal("the newer write was answered before the fence")
-	}
-	r.until("the newer write answered", func() bool { _, ok := r.answered(w2); return ok })
-	if got := r.content(0); got != 2 {
-		t.Fatalf("the block holds write %d, want 2", got)
-	}
-	if r.saw(datapath.Fenced) != 1 {
-		t.Fatal("no Fenced event")
-	}
+	inTime(t, func(t *testing.T, fence time.Duration) (late bool) {
+		r := newRig(t, 2, target.Config{})
+		cfg := r.config()
+		cfg.FenceTimeout = fence
+		r.open(cfg, 2)
+		hold, err := r.srv.Hold(target.Match{Kind: target.Writes, Count: 1}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w1 := r.send(blk.Write, 0, 4096, 1)
+		<-hold.Arrived()
+		lost, start := r.portals[r.busyPath()], time.Now()
+		lost.Kill() // connection gone, and no new one
+		r.until("the retry answered", func() bool { _, ok := r.answered(w1); return ok })
+		w2 := r.send(blk.Write, 0, 4096, 2)
+		hold.Release() // the dead session's write executes now
+		r.until("the late write executed", func() bool { return hold.Len() == 0 })
+		if time.Since(start) >= fence {
+			return true
+		}
+		if _, early := r.answered(w2); early && r.saw(datapath.Fenced) == 0 {
+			t.Fatal("the newer write was answered before the fence")
+		}
+		r.until("the newer write answered", func() bool { _, ok := r.answered(w2); return ok })
+		if got := r.content(0); got != 2 {
+			t.Fatalf("the block holds write %d, want 2", got)
+		}
+		r.until("the Fenced event", func() bool { return r.saw(datapath.Fenced) == 1 })
+		return false
+	})
 }
 
 // busyPath is the index of the path with a command in flight.
@@ -176,10 +182,10 @@ func TestAnOnlineResizeGrowsTheDevice(t *testing.T) {
 	for _, p := range r.portals {
 		r.srv.Attention(p.Number(), 1, scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x2a, ASCQ: 0x09})
 	}
-	for range 4 {
-		r.do(blk.Read, 0, 4096, 0) // meets the attention on each path
-	}
-	r.until("growth", func() bool { return r.dev.Info().Size == 1<<20 })
+	r.until("growth", func() bool {
+		r.do(blk.Read, 0, 4096, 0) // meets the attention, on one path after the other
+		return r.dev.Info().Size == 1<<20
+	})
 	if q := r.do(blk.Write, 1<<19, 4096, 3); q.Status != blk.OK {
 		t.Fatalf("write into the new part: %v", q.Status)
 	}
@@ -268,7 +274,7 @@ func TestADeadPortalDoesNotDelayOpening(t *testing.T) {
 	cfg := r.config()
 	start := time.Now()
 	r.open(cfg, 1)
-	if d := time.Since(start); d > 3*time.Second {
+	if d := time.Since(start); d > patience/4 {
 		t.Fatalf("opening took %v", d)
 	}
 }
@@ -278,16 +284,17 @@ func TestOpenErrorsNamePortalAndCause(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*device.Config)
 		want   string
+		limit  time.Duration // the first waits for all of it
 	}{
-		"unreachable":  {func(c *device.Config) { r.portals[0].Stop() }, "connection refused"},
-		"wrong target": {func(c *device.Config) { c.Target = "iqn.2026-01.test:other" }, "target not found"},
-		"wrong LUN":    {func(c *device.Config) { c.LUN = mustLUN(t, "7") }, "LUN 7"},
+		"unreachable":  {func(c *device.Config) { r.portals[0].Stop() }, "connection refused", 5 * time.Second},
+		"wrong target": {func(c *device.Config) { c.Target = "iqn.2026-01.test:other" }, "target not found", patience},
+		"wrong LUN":    {func(c *device.Config) { c.LUN = mustLUN(t, "7") }, "LUN 7", patience},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := r.config()
 			c.change(&cfg)
 			defer func() { _ = r.portals[0].Start() }()
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), c.limit)
 			defer cancel()
 			_, err := device.Open(ctx, cfg)
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), cfg.Portals[0]) {
