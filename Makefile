@@ -14,6 +14,8 @@ LDFLAGS   := -X main.version=$(VERSION)
 FUZZTIME  ?= 10s
 DURATION  ?= 5m
 SEED      ?= 1
+COUNT     ?= 200
+TIMES     ?= 4
 VOLUMES   ?= 1000
 PKG       ?= ./...
 
@@ -73,6 +75,15 @@ race: ## unit tests under the race detector (needs gcc)
 fuzz: ## every fuzz test for FUZZTIME (10s) each
 	@test/fuzz.sh $(FUZZTIME)
 
+.PHONY: sim
+sim: ## the whole engine in virtual time under random faults: SEED=1 COUNT=200, or SCRIPT=file; a seed that fails prints its smallest script
+	@$(GO) test -c -o $(BIN)/sim.test ./pkg/sim
+	@$(BIN)/sim.test -test.run '^TestSeeds$$' -test.timeout 0 $(if $(SCRIPT),-sim.script '$(SCRIPT)' -sim.times $(TIMES),-sim.seed $(SEED) -sim.count $(COUNT))
+
+.PHONY: mutate
+mutate: ## known bugs put into a copy of the source, one at a time: the simulator must find each; BUG=words for some
+	@$(GO) run ./test/mutate $(if $(BUG),-run '$(BUG)')
+
 .PHONY: interop
 interop: setup build ## our initiator and server against programs we did not write: tgt, fio (root)
 	@CSI_MPATH_BIN=$(BIN)/csi-mpath $(GO) test -tags interop -count=1 -timeout 15m \
@@ -128,10 +139,6 @@ vm-test: setup-vm build ## a real kernel under QEMU: KERNEL=6.12 (or 6.1) VM=pac
 define later
 	@echo "make $@: not there yet: comes with $(1)" >&2; exit 1
 endef
-
-.PHONY: sim
-sim: ## [not there yet] seeded simulator in virtual time
-	$(call later,the simulator (pkg/sim))
 
 .PHONY: e2e
 e2e: ## [not there yet] a real Kubernetes on this machine

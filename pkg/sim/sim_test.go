@@ -23,15 +23,33 @@ var (
 	printout  = flag.Bool("sim.print", false, "print the scripts of the seeds, play nothing")
 )
 
-func TestOneRunWithoutFaults(t *testing.T) {
+func TestARunWithoutFaultsIsQuiet(t *testing.T) {
 	s, err := Parse(strings.NewReader("set seed 1\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	rep := playOne(t, s, nil)
-	t.Logf("%+v %v", rep.Stats, rep.Virtual)
 	for _, b := range rep.Broken {
 		t.Error(b)
+	}
+	if rep.Stats.Requests < 500 || rep.Stats.Losses+rep.Stats.Errors+rep.Stats.Replays > 0 {
+		t.Errorf("%+v", rep.Stats)
+	}
+}
+
+func TestFixedSeedsBreakNoRule(t *testing.T) {
+	const first, count = 1000, 16
+	var sum Stats
+	for seed := uint64(first); seed < first+count; seed++ {
+		rep := playOne(t, Generate(seed), nil)
+		sum.add(rep.Stats)
+		for _, b := range rep.Broken {
+			t.Errorf("seed %d: %s", seed, b)
+		}
+	}
+	t.Log(sum.line())
+	if sum.Kills == 0 || sum.Fences == 0 || sum.PowerLosses == 0 || sum.Late == 0 || sum.Mismatches == 0 {
+		t.Errorf("too little happened: %s", sum.line())
 	}
 }
 

@@ -1,0 +1,91 @@
+package sim
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
+)
+
+func TestAScriptReadsAsItWasPrinted(t *testing.T) {
+	for seed := range uint64(300) {
+		want := Generate(seed)
+		got, err := Parse(strings.NewReader(want.String()))
+		if err != nil {
+			t.Fatalf("seed %d: %v\n%s", seed, err, want)
+		}
+		if got.String() != want.String() {
+			t.Fatalf("seed %d: printed\n%s\nread as\n%s", seed, want, got)
+		}
+	}
+}
+
+func TestAScriptThatCannotBePlayedIsRefused(t *testing.T) {
+	for _, text := range []string{
+		"set seed x", "set nothing 1", "set paths 1", "set paths 0/1", "set blocks 3", "set clients 0", "set run 0s", "set procs 99",
+		"set delay 1h", "set seed", "1s", "cut 1", "1s cut", "1s cut 3", "1s cut 1 for 1s", "1s hole 1 tx", "1s hole 1 up for 1s",
+		"-1s cut 1", "1s nothing", "1s hold writes 1 late for 1h", "1s attention 1 29 1", "1s reconnect 5", "1s sense 6 29",
+		"1s slow writes 1 1h", "9999h cut 1",
+	} {
+		if _, err := Parse(strings.NewReader(text)); err == nil {
+			t.Errorf("%q was taken", text)
+		}
+	}
+}
+
+func FuzzAScriptOfAnyContentIsReadOrRefused(f *testing.F) {
+	f.Add([]byte("set seed 1\n1s cut 1\n2s hole 1 both for 3s # comment\n"))
+	f.Add([]byte(Generate(7).String()))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := Parse(bytes.NewReader(b))
+		if err != nil {
+			return
+		}
+		again, err := Parse(strings.NewReader(s.String()))
+		if err != nil || again.String() != s.String() {
+			t.Fatalf("%v\n%s\n%s", err, s, again)
+		}
+	})
+}
+
+// stream is some PDUs: commands, and a response with sense.
+func stream() (b []byte) {
+	for i := range 4 {
+		h := make([]byte, pdu.HeaderLen)
+		(&pdu.SCSICommand{ITT: uint32(i), Write: true, Final: true, EDTL: 100, DataLen: 25 * i}).Put(h)
+		b = append(b, h...)
+		b = append(b, bytes.Repeat([]byte{byte(i)}, 25*i+pdu.Pad(25*i))...)
+	}
+	return b
+}
+
+func TestTheCutterFindsPDUsWhereverTheStreamIsCut(t *testing.T) {
+	all := stream()
+	for at := range all {
+		var c cutter
+		var got []uint32
+		note := func(h, data []byte) {
+			got = append(got, pdu.ITT(h))
+			if want := min(25*len(got)-25, maxSense); len(data) != want {
+				t.Fatalf("cut at %d: PDU %d has %d bytes of data, want %d", at, len(got), len(data), want)
+			}
+		}
+		c.feed(all[:at], note)
+		c.feed(all[at:], note)
+		if len(got) != 4 || got[3] != 3 {
+			t.Fatalf("cut at %d: %v", at, got)
+		}
+	}
+}
+
+func FuzzTheCutterTakesAnyStream(f *testing.F) {
+	f.Add(stream(), 10)
+	f.Fuzz(func(_ *testing.T, b []byte, at int) {
+		var c cutter
+		at = min(max(at, 0), len(b))
+		none := func([]byte, []byte) {}
+		c.feed(b[:at], none)
+		c.feed(b[at:], none)
+	})
+}
