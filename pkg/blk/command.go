@@ -119,7 +119,8 @@ func (c *Command) NextPtr() **Command { return &c.Next }
 // path. Calls come from the path's reader, or from the goroutine that retires
 // the path; they must not block.
 type Sink interface {
-	// Complete returns a command with its Verdict set.
+	// Complete returns a command with its Verdict set. A path with several
+	// queues may have several readers.
 	Complete(c *Command)
 	// BatchEnd is called once after one or more Complete calls.
 	BatchEnd()

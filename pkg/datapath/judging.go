@@ -101,7 +101,7 @@ func (g *judging) observe() {
 		}
 		s := lv.q.Stats()
 		g.obs[i] = observation{fit: lv.tier() < tierDrained, inc: lv.inc, answers: s.Answers, busy: s.Busy,
-			waiting: s.Waiting, moved: lv.moved.Load()}
+			waiting: s.Waiting, moved: lv.bytesMoved()}
 	}
 }
 

@@ -33,13 +33,16 @@ type Lane struct {
 	entries []entry                       // this lane's part of the in-flight table
 	owner   atomic.Pointer[blk.Completer] // the connection, set by its first Submit
 
+	congested atomic.Bool
+	closed    atomic.Bool
+	freed     atomic.Bool
+	_         [64]byte // what changes with each batch is apart from what does not
+
 	inbox       mpsc.Queue[blk.Request, *blk.Request]
 	wip         atomic.Int64
+	_           [48]byte
 	outstanding atomic.Int64
-	congested   atomic.Bool
-	closed      atomic.Bool
-	freed       atomic.Bool
-	_           [40]byte
+	_           [56]byte
 
 	// The runner's.
 	head, tail *blk.Request // to be sent, in order

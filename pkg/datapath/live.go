@@ -13,28 +13,30 @@ import (
 //
 // Set before it is published and constant: path, inc, q. Under the device's
 // control lock: facts, access, suspended. By the lanes' runners and the path's
-// reader: loads, history, touched. By the path's reader, or whoever retires the
-// path after it: answered, carried, moved (the judge reads it: a stale one is
-// counted in the next look). evidence is set by the reader and taken by the
-// path's control goroutine.
+// readers: loads, history, touched, answered. By the judge alone: ended, moved.
+// evidence is set by a reader and taken by the path's control goroutine.
+//
+// What every request reads comes first, apart from what every batch writes.
 type live struct {
-	path *Path
-	dev  *Device
-	inc  uint32 // incarnation number, unique within the device, never 0
-	q    Queue
+	path   *Path
+	dev    *Device
+	inc    uint32 // incarnation number, unique within the device, never 0
+	q      Queue
+	window atomic.Int64 // commands allowed in flight; shrinks on BUSY
 
 	facts     Facts
 	access    Access
-	suspended bool // identity in question: out of the table (I1)
+	suspended bool   // identity in question: out of the table (I1)
+	ended     uint64 // of all lanes, packed, as of the judge's last look
+	moved     uint64 // bytes answered until then
+	_         [64]byte
 
 	loads    [MaxLanes]pathsel.Load
 	history  pathsel.History
-	answered int           // answers since the last BatchEnd
-	carried  uint64        // their bytes
-	moved    atomic.Uint64 // bytes answered, as of the last BatchEnd
-	window   atomic.Int64  // commands allowed in flight; shrinks on BUSY
+	answered atomic.Uint64 // of all lanes, packed, as of the last BatchEnd, if the selector needs it
 	touched  atomic.Uint64 // lanes with answers held since the last BatchEnd
 	evidence atomic.Uint32 // blk.Evidence not yet handled
+	_        [64]byte
 
 	gone  chan struct{} // closed when Lost has been handled
 	cause error         // why; valid after gone
@@ -44,8 +46,6 @@ type live struct {
 func (lv *live) Complete(c *blk.Command) {
 	l := lv.dev.lanes[c.Lane].Load()
 	lv.loads[c.Lane].End(c.Len)
-	lv.answered++
-	lv.carried += uint64(c.Len)
 	if bit := uint64(1) << c.Lane; lv.touched.Load()&bit == 0 {
 		lv.touched.Or(bit)
 	}
@@ -55,10 +55,8 @@ func (lv *live) Complete(c *blk.Command) {
 // BatchEnd implements blk.Sink: one answer flush and at most one run per lane.
 func (lv *live) BatchEnd() {
 	if lv.dev.selector.Needs() == pathsel.NeedsHistory {
-		lv.history.Finished(lv.dev.now(), lv.answered)
+		lv.history.Finished(lv.dev.now(), lv.takeAnswered())
 	}
-	lv.moved.Add(lv.carried)
-	lv.answered, lv.carried = 0, 0
 	for m := lv.touched.Swap(0); m != 0; m &= m - 1 {
 		l := lv.dev.lanes[bits.TrailingZeros64(m)].Load()
 		if l == nil {
@@ -69,6 +67,35 @@ func (lv *live) BatchEnd() {
 			l.kick()
 		}
 	}
+}
+
+// takeAnswered is how many answers came since it was last called.
+func (lv *live) takeAnswered() int {
+	total := lv.endedSum()
+	since := total - lv.answered.Swap(total)
+	if int64(since) < 0 {
+		return 0 // another reader was here with a newer sum
+	}
+	commands, _ := pathsel.Unpack(since)
+	return int(commands)
+}
+
+// endedSum is what all lanes' commands that have ended add up to, packed.
+func (lv *live) endedSum() (packed uint64) {
+	for i := range lv.loads[:lv.dev.laneTop.Load()] {
+		packed += lv.loads[i].Ended()
+	}
+	return packed
+}
+
+// bytesMoved is how many bytes were answered so far. For the judge, which
+// looks long before a difference could overflow.
+func (lv *live) bytesMoved() uint64 {
+	total := lv.endedSum()
+	_, bytes := pathsel.Unpack(total - lv.ended)
+	lv.ended = total
+	lv.moved += bytes
+	return lv.moved
 }
 
 // Evidence implements blk.Sink: it only leaves a mark and wakes the path's

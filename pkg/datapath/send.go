@@ -178,7 +178,7 @@ func (l *Lane) sendWave(s *slot, lv *live) bool {
 		s.sent += k
 		if !lv.q.Submit(&s.cmds[i], int(l.id)) {
 			s.sent -= k
-			lv.loads[l.id].End(k)
+			lv.loads[l.id].Cancel(k)
 			s.parts.Add(-1)
 			break
 		}
@@ -204,7 +204,7 @@ func (l *Lane) sendOne(s *slot, lv *live, op blk.Op, n uint32) bool {
 	if lv.q.Submit(c, int(l.id)) {
 		return true
 	}
-	lv.loads[l.id].End(n)
+	lv.loads[l.id].Cancel(n)
 	s.sent -= n
 	return false
 }

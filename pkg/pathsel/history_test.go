@@ -63,7 +63,7 @@ func serve(sel Selector, times []int64, depth, total int) []int {
 			if paths[i].queue == 0 {
 				paths[i].h.Began(now)
 			}
-			s.Set(i, packed(uint64(paths[i].queue), 4096*uint64(paths[i].queue)))
+			s.Set(i, loadOf(uint64(paths[i].queue), 4096*uint64(paths[i].queue)))
 			s.SetHistory(i, &paths[i].h)
 		}
 		for ; inflight < depth && sent < total; inflight++ {
@@ -135,7 +135,7 @@ func TestHistoricalServiceTimeForgivesAPathThatBecameFast(t *testing.T) {
 	s.Begin(2)
 	s.SetNow(now)
 	for i := range h {
-		s.Set(i, packed(uint64(1-i), 0))
+		s.Set(i, loadOf(uint64(1-i), 0))
 		s.SetHistory(i, &h[i])
 	}
 	if i := (HistoricalServiceTime{}).Pick(&s, 512, 0); i != 1 {

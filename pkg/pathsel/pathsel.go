@@ -13,30 +13,50 @@ import (
 )
 
 // Load is what one lane has in flight on one path, on a cache line of its own.
-// The lane's runner adds, the path's reader subtracts; a selector that reads a
-// stale sum picks a slightly busier path once.
+//
+// started is added to by the lane's runner, ended by whoever answers its
+// commands. Both only grow, packed as words of sums are (see Packed), so what is
+// in flight is their difference whatever overflowed. A selector that reads a
+// stale one picks a slightly busier path once.
 type Load struct {
-	packed atomic.Uint64 // requests in the upper 24 bits, bytes in the lower 40
-	_      [56]byte
+	started atomic.Uint64
+	ended   atomic.Uint64
+	_       [48]byte
 }
 
 const bytesBits = 40
 
+// packed is a command of n bytes in a word: commands in the upper 24 bits,
+// bytes in the lower 40.
+func packed(n uint32) uint64 { return 1<<bytesBits | uint64(n) }
+
 // Start counts a command of n bytes in.
-func (l *Load) Start(n uint32) { l.packed.Add(1<<bytesBits | uint64(n)) }
+func (l *Load) Start(n uint32) { l.started.Add(packed(n)) }
 
 // End counts it out.
-func (l *Load) End(n uint32) { l.packed.Add(^(1<<bytesBits | uint64(n)) + 1) }
+func (l *Load) End(n uint32) { l.ended.Add(packed(n)) }
 
-// Read returns the commands and bytes in flight.
-func (l *Load) Read() (commands, bytes uint64) {
-	v := l.packed.Load()
-	return v >> bytesBits, v & (1<<bytesBits - 1)
+// Cancel takes a Start back: the command did not go out.
+func (l *Load) Cancel(n uint32) { l.started.Add(-packed(n)) }
+
+// Packed returns the commands and bytes in flight in one word, as State.Set
+// takes it. Sums of such words are the words of the sums.
+func (l *Load) Packed() uint64 {
+	e := l.ended.Load() // first: what ends in between was started before
+	return l.started.Load() - e
 }
 
-// Packed returns both in one word, as State.Set takes it. Sums of such words
-// are the words of the sums.
-func (l *Load) Packed() uint64 { return l.packed.Load() }
+// Ended returns what has ended so far, packed; only differences mean something,
+// those below 1<<24 commands and 1<<40 bytes.
+func (l *Load) Ended() uint64 { return l.ended.Load() }
+
+// Read returns the commands and bytes in flight.
+func (l *Load) Read() (commands, bytes uint64) { return Unpack(l.Packed()) }
+
+// Unpack splits a packed word into commands and bytes.
+func Unpack(packed uint64) (commands, bytes uint64) {
+	return packed >> bytesBits, packed & (1<<bytesBits - 1)
+}
 
 // State is a lane's memory between picks. Only the lane's runner touches it.
 type State struct {
@@ -66,7 +86,7 @@ func (s *State) Begin(n int) {
 }
 
 // Set tells the load of path i as the batch begins: Load.Packed, or a sum.
-func (s *State) Set(i int, packed uint64) { s.load[i] = packed }
+func (s *State) Set(i int, load uint64) { s.load[i] = load }
 
 // Idle reports that nothing is in flight on path i.
 func (s *State) Idle(i int) bool { return s.commands(i) == 0 }
@@ -159,7 +179,7 @@ func (s *State) least(avoid uint32, n uint32, rotate int, mask uint64) int {
 
 // took counts a pick into the batch's view of the loads.
 func (s *State) took(i int, n uint32) {
-	s.load[i] += 1<<bytesBits | uint64(n)
+	s.load[i] += packed(n)
 	s.picks++
 	if s.last = i + 1; s.last >= s.n {
 		s.last = 0

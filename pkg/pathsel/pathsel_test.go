@@ -33,15 +33,8 @@ func TestRoundRobinSkipsAvoidedPaths(t *testing.T) {
 	}
 }
 
-// packed is a load, as Load.Packed returns it.
-func packed(commands, bytes uint64) uint64 {
-	var l Load
-	for range commands {
-		l.Start(0)
-	}
-	l.packed.Add(bytes)
-	return l.Packed()
-}
+// loadOf is a load, as Load.Packed returns it.
+func loadOf(commands, bytes uint64) uint64 { return commands<<bytesBits | bytes }
 
 // amount is what ServiceTime and QueueLength compare, the slow way.
 type amount struct{ first, then uint64 }
@@ -76,7 +69,7 @@ func TestTheLeastLoadedPathIsPickedAsTheSlowTwinPicksIt(t *testing.T) {
 		s.last = rng.IntN(8)
 		s.Begin(n)
 		for i := range n {
-			s.Set(i, packed(rng.Uint64N(4), 4096*rng.Uint64N(4)))
+			s.Set(i, loadOf(rng.Uint64N(4), 4096*rng.Uint64N(4)))
 		}
 		avoid := uint32(rng.IntN(1 << n))
 		for sel, of := range map[Selector]func(uint64) amount{ServiceTime{}: bytesThenCommands, QueueLength{}: commandsAlone} {
@@ -116,6 +109,31 @@ func TestLoadCountsCommandsAndBytesInOneWord(t *testing.T) {
 	if c, b := l.Read(); c != 0 || b != 0 {
 		t.Fatalf("%d commands, %d bytes after the end", c, b)
 	}
+	l.Start(512)
+	l.Cancel(512)
+	if c, b := l.Read(); c != 0 || b != 0 {
+		t.Fatalf("%d commands, %d bytes after a start was taken back", c, b)
+	}
+	if c, b := Unpack(l.Ended()); c != 2 || b != 4096+1<<25 {
+		t.Fatalf("%d commands, %d bytes ended", c, b)
+	}
+}
+
+func TestLoadIsRightAlsoWhenItsSumsOverflow(t *testing.T) {
+	var l Load
+	const most = 1<<32 - 1 // bytes
+	l.started.Store(^uint64(0) - most)
+	l.ended.Store(^uint64(0) - most)
+	before := l.Ended()
+	l.Start(most)
+	l.Start(5)
+	l.End(5)
+	if c, b := l.Read(); c != 1 || b != most {
+		t.Fatalf("%d commands, %d bytes", c, b)
+	}
+	if c, b := Unpack(l.Ended() - before); c != 1 || b != 5 {
+		t.Fatalf("%d commands, %d bytes ended", c, b)
+	}
 }
 
 func TestUnknownSelectorNamesTheChoices(t *testing.T) {
@@ -137,8 +155,8 @@ func TestUnknownSelectorNamesTheChoices(t *testing.T) {
 func TestQueueLengthCountsCommandsNotBytes(t *testing.T) {
 	var s State
 	s.Begin(2)
-	s.Set(0, packed(2, 8192))
-	s.Set(1, packed(1, 1<<20))
+	s.Set(0, loadOf(2, 8192))
+	s.Set(1, loadOf(1, 1<<20))
 	if i := (QueueLength{}).Pick(&s, 4096, 0); i != 1 {
 		t.Fatalf("picked %d", i)
 	}
@@ -174,7 +192,7 @@ func TestEverySelectorKeepsOffAvoidedPaths(t *testing.T) {
 			s.Begin(n)
 			s.SetNow(rng.Int64N(1000))
 			for i := range n {
-				s.Set(i, packed(rng.Uint64N(4), rng.Uint64N(9)))
+				s.Set(i, loadOf(rng.Uint64N(4), rng.Uint64N(9)))
 				s.service[i], s.answered[i] = rng.Int64N(50), rng.Int64N(1000)
 			}
 			i := sel.Pick(&s, 512, avoid)
