@@ -7,8 +7,9 @@ GOLANGCI_LINT_VERSION := v2.15.0
 # or newer). The demo: an iSCSI target, and an NBD client that verifies.
 DEMO_PACKAGES := tgt fio
 
-# The tests: a C compiler for `go test -race`, and NBD clients for make interop.
-TEST_PACKAGES := gcc libc6-dev libnbd-bin nbd-client qemu-utils
+# The tests: a C compiler for `go test -race`; for make interop, NBD clients and
+# iSCSI initiators, with the conformance suite iscsi-test-cu.
+TEST_PACKAGES := gcc libc6-dev libnbd-bin nbd-client qemu-utils qemu-block-extra libiscsi-bin
 
 # The programs that make bench-peers measures against.
 BENCH_PACKAGES := nbdkit qemu-system-common qemu-block-extra libiscsi-bin
