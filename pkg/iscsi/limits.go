@@ -33,8 +33,8 @@ const (
 
 	// recvBuffer is the batch receive buffer, bytes; it must hold any header.
 	recvBuffer = 256 << 10
-	// bulkPeek is how much is received behind a payload that lands directly,
-	// bytes: small, so that the next large payload is not copied.
+	// bulkPeek is how much is received ahead when a small PDU came between large
+	// payloads, bytes: little, so that not much of the next one is copied.
 	bulkPeek = 4 << 10
 	// bulkMin: payloads of at least so many bytes are bulk: one more receive
 	// costs less than copying them.

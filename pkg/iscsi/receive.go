@@ -23,7 +23,9 @@ type receiver struct {
 	// buf[r:w] is received and not parsed.
 	r, w int
 	st   rxState
-	bulk bool // large payloads come: receive little beyond a header
+	// peek bounds what is received ahead while large payloads come, bytes: what
+	// comes with their header would have to be copied. 0: no bound.
+	peek int
 
 	dst    []byte // rxLanding: rest of the destination
 	skip   int    // rxSkip: rest
@@ -54,8 +56,8 @@ func newReceiver(m *machine) receiver {
 func (r *receiver) space() (a, b []byte) {
 	if r.st == rxLanding {
 		// Nothing is left in the buffer then.
-		if r.bulk {
-			return r.dst, r.buf[:bulkPeek]
+		if r.peek > 0 {
+			return r.dst, r.buf[:r.peek]
 		}
 		return r.dst, r.buf
 	}
@@ -65,8 +67,8 @@ func (r *receiver) space() (a, b []byte) {
 		r.r = 0
 	}
 	a = r.buf[r.w:]
-	if r.bulk && r.w < bulkPeek {
-		a = r.buf[r.w:bulkPeek]
+	if r.w < r.peek {
+		a = r.buf[r.w:r.peek]
 	}
 	return a, nil
 }
@@ -159,6 +161,9 @@ func (r *receiver) parseHeader(avail []byte) (more bool, err error) {
 	}
 	whole := start + n + p.Trailer(n)
 	if len(avail) >= whole {
+		if r.peek > 0 {
+			r.peek = bulkPeek // more small ones may come between the large
+		}
 		data := avail[start : start+n]
 		if err := p.CheckTrailer(avail[start+n:whole], n, r.crc(0, data)); err != nil {
 			return false, violation("%v", err)
@@ -168,7 +173,7 @@ func (r *receiver) parseHeader(avail []byte) (more bool, err error) {
 		return true, err
 	}
 	if whole <= len(r.buf) {
-		r.bulk = false
+		r.peek = 0
 		return false, nil
 	}
 	// A text larger than the batch buffer is collected in a buffer of its own.
@@ -213,7 +218,10 @@ func (r *receiver) startData(avail []byte, start, n int) error {
 		return err
 	}
 	r.task = k
-	r.bulk = n >= bulkMin
+	r.peek = 0
+	if n >= bulkMin {
+		r.peek = r.m.p.Trailer(n) + r.m.p.DataStart(0) // the next header, no more
+	}
 	r.land(k.cmd.Buf[d.Offset:], avail, start, n)
 	return nil
 }

@@ -276,7 +276,7 @@ func (s *Session) read() {
 			err = fmt.Errorf("receive: %w", err)
 		}
 		s.m.completeEarly()
-		if held++; err == nil && held < maxHeld && r.bulk && s.cause.Load() == nil {
+		if held++; err == nil && held < maxHeld && r.peek > 0 && s.cause.Load() == nil {
 			continue
 		}
 		held = 0

@@ -12,7 +12,7 @@ const (
 	landMin = 4096
 	// copyMax is the longest read, bytes, that is copied behind its header;
 	// longer ones are sent from the store's memory.
-	copyMax = 8192
+	copyMax = 2048
 	// outHigh stops the reading of requests while so many bytes of answers wait.
 	outHigh = 4 << 20
 
