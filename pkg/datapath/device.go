@@ -282,12 +282,7 @@ func (d *Device) OpenLane(depth int) (*Lane, error) {
 }
 
 func newLane(d *Device, id uint32, depth int) *Lane {
-	l := &Lane{dev: d, id: id, slots: make([]slot, depth), entries: d.ledger.lane(id, depth)}
-	one := make([]blk.Command, depth)
-	for i := range l.slots {
-		s := &l.slots[i]
-		s.lane, s.index, s.cmds = l, uint32(i), one[i:i+1:i+1]
-	}
+	l := &Lane{dev: d, id: id, slots: newSlots(depth), entries: d.ledger.lane(id, depth)}
 	l.pick.Home(int(id))
 	l.dirty = make([]*live, 0, MaxPaths)
 	l.again = make([]*slot, 0, depth)
@@ -302,7 +297,7 @@ func (d *Device) freeLane(l *Lane) {
 }
 
 func (d *Device) slotOf(c *blk.Command) *slot {
-	return &d.lanes[c.Lane].Load().slots[c.Slot]
+	return d.lanes[c.Lane].Load().slots.at(c.Slot)
 }
 
 // kickAll runs every lane: a path came, or a policy changed.
@@ -323,7 +318,7 @@ func (d *Device) writeInFlight(s *slot) bool {
 			continue
 		}
 		for k := range l.entries {
-			if &l.slots[k] != s && l.entries[k].overlaps(s.req.Off, s.req.End()) {
+			if (l != s.lane || uint32(k) != s.index) && l.entries[k].overlaps(s.req.Off, s.req.End()) {
 				return true
 			}
 		}

@@ -29,7 +29,7 @@ import (
 type Lane struct {
 	dev     *Device
 	id      uint32
-	slots   []slot
+	slots   slots
 	entries []entry                       // this lane's part of the in-flight table
 	owner   atomic.Pointer[blk.Completer] // the connection, set by its first Submit
 
@@ -124,7 +124,7 @@ func (l *Lane) drain() {
 
 // take looks at one request out of the inbox.
 func (l *Lane) take(r *blk.Request) {
-	s := &l.slots[r.Slot]
+	s := l.slot(r.Slot)
 	switch s.phase {
 	case idle:
 		s.begin(r)

@@ -11,6 +11,9 @@ const (
 	// MaxDepth is the most requests one lane may have outstanding.
 	MaxDepth = 1024
 
+	// slotChunk is how many slots of a lane are made at a time: a power of two.
+	slotChunk = 32
+
 	// maxWave is the most parts of one request in flight at once; a larger
 	// request goes in several waves.
 	maxWave = 64

@@ -49,7 +49,7 @@ func (lv *live) Complete(c *blk.Command) {
 	if bit := uint64(1) << c.Lane; lv.touched.Load()&bit == 0 {
 		lv.touched.Or(bit)
 	}
-	l.partDone(&l.slots[c.Slot], c.Verdict)
+	l.partDone(l.slots.at(c.Slot), c.Verdict)
 }
 
 // BatchEnd implements blk.Sink: one answer flush and at most one run per lane.

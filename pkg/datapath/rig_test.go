@@ -124,9 +124,14 @@ func (r *rig) restart() {
 		if l := old.lanes[i].Load(); l != nil {
 			nobody := blk.Completer(&nullClient{})
 			l.owner.Store(&nobody)
-			for k := range l.slots {
-				if q := l.slots[k].req; q != nil {
-					q.Owner = nobody
+			for _, c := range l.slots {
+				for k := range slotChunk {
+					if c == nil {
+						break
+					}
+					if q := c.slots[k].req; q != nil {
+						q.Owner = nobody
+					}
 				}
 			}
 		}

@@ -28,7 +28,7 @@ func (l *Lane) launchAll() {
 	}
 	l.beginBatch(group)
 	for retried := false; l.head != nil; {
-		switch l.launch(&l.slots[l.head.Slot], group) {
+		switch l.launch(l.slots.at(l.head.Slot), group) {
 		case gone:
 			if l.congested.Load() {
 				l.congested.Store(false)

@@ -131,6 +131,9 @@ func (r *receiver) r2t(h []byte) error {
 	case k.r2tSN-k.jobsDone.Load() >= r.m.p.MaxOutstandingR2T:
 		return violation("more than %d R2T outstanding", r.m.p.MaxOutstandingR2T)
 	}
+	if k.jobs == nil {
+		k.jobs = new([offerOutstandingR2T]job)
+	}
 	j := &k.jobs[k.r2tSN%offerOutstandingR2T]
 	*j = job{task: k, cmd: c, ttt: p.TTT, off: p.Offset, left: p.Length, solicited: true}
 	k.r2tSN++

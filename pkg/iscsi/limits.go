@@ -26,13 +26,13 @@ const (
 	// defaultDepth and maxDepth bound Config.QueueDepth, commands.
 	defaultDepth = 128
 	maxDepth     = 4096
+	// tagsPerHome is the least number of tags that a home of the tag set has.
+	tagsPerHome = 32
 	// controlTags are kept for recovery and control commands.
 	controlTags = 32
 	// maxLUNs is the most logical units of one session.
 	maxLUNs = 1024
 
-	// recvBuffer is the batch receive buffer, bytes; it must hold any header.
-	recvBuffer = 256 << 10
 	// bulkPeek is how much is received ahead when a small PDU came between large
 	// payloads, bytes: little, so that not much of the next one is copied.
 	bulkPeek = 4 << 10

@@ -65,7 +65,7 @@ func newMachine(p Params, w pdu.Window, expStatSN uint32, depth, homes int, cloc
 	m.luns.Store(new([]*LUN))
 	m.limbo = make([]*task, 0, len(m.tasks.table))
 	m.tx = newTransmitter(m)
-	m.rx = newReceiver(m)
+	m.rx.init(m)
 	return m
 }
 

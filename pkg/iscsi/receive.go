@@ -1,6 +1,7 @@
 package iscsi
 
 import (
+	"github.com/csi-mpath/csi-mpath/pkg/bufpool"
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
 )
 
@@ -18,8 +19,9 @@ const (
 // the next bytes go, and fed takes them. It never parses a byte twice and
 // never blocks.
 type receiver struct {
-	m   *machine
-	buf []byte
+	m       *machine
+	elastic bufpool.Elastic
+	buf     []byte // elastic's
 	// buf[r:w] is received and not parsed.
 	r, w int
 	st   rxState
@@ -47,8 +49,9 @@ type rxStats struct {
 	vendorEvents int
 }
 
-func newReceiver(m *machine) receiver {
-	return receiver{m: m, buf: make([]byte, recvBuffer), touched: make([]*LUN, 0, maxLUNs)}
+func (r *receiver) init(m *machine) {
+	r.m = m
+	r.buf = r.elastic.Next(nil)
 }
 
 // space says where the next received bytes go: first a, then b, which may be
@@ -56,16 +59,15 @@ func newReceiver(m *machine) receiver {
 func (r *receiver) space() (a, b []byte) {
 	if r.st == rxLanding {
 		// Nothing is left in the buffer then.
+		r.buf = r.elastic.Next(nil)
 		if r.peek > 0 {
 			return r.dst, r.buf[:r.peek]
 		}
 		return r.dst, r.buf
 	}
-	if r.r > 0 {
-		// A partial PDU moves to the front: rare, and less than one PDU.
-		r.w = copy(r.buf, r.buf[r.r:r.w])
-		r.r = 0
-	}
+	// A partial PDU moves to the front: rare, and less than one PDU.
+	r.buf = r.elastic.Next(r.buf[r.r:r.w])
+	r.r, r.w = 0, r.w-r.r
 	a = r.buf[r.w:]
 	if r.w < r.peek {
 		a = r.buf[r.w:r.peek]
@@ -86,6 +88,7 @@ func (r *receiver) fed(n int) error {
 		}
 	}
 	r.w += n
+	r.elastic.Filled(r.w)
 	for {
 		more, err := r.parse()
 		if err != nil || !more {

@@ -1,6 +1,7 @@
 package iscsi
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -39,13 +40,15 @@ type transmitter struct {
 	cmdSN      uint32
 	seq        uint64
 
-	// Holder's: the batch. pend is what of iov is not sent yet.
-	arena []byte
-	used  int
-	iov   []unix.Iovec
-	run   bool // the last iovec ends at arena[used]
-	bytes int
-	pend  []unix.Iovec
+	// Holder's: the batch. pend is what of iov is not sent yet. arena, iov and
+	// refs lie in scratch, which is borrowed while there is something to send.
+	scratch *scratch
+	arena   []byte
+	used    int
+	iov     []unix.Iovec
+	run     bool // the last iovec ends at arena[used]
+	bytes   int
+	pend    []unix.Iovec
 	// refs are the payloads of the batch that go by reference, in order.
 	refs []ref
 	head int
@@ -95,8 +98,32 @@ func (f *fifo[T, P]) pop() *T {
 }
 
 func newTransmitter(m *machine) transmitter {
-	return transmitter{m: m, cmdSN: initialCmdSN, arena: make([]byte, sendArena),
-		iov: make([]unix.Iovec, 0, batchIovecs), refs: make([]ref, 0, batchIovecs)}
+	return transmitter{m: m, cmdSN: initialCmdSN}
+}
+
+// scratch is the room of one batch. Thousands of sessions share as many as
+// there are senders at a time.
+type scratch struct {
+	arena [sendArena]byte
+	iov   [batchIovecs]unix.Iovec
+	refs  [batchIovecs]ref
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// borrow takes a scratch, unless there is one already.
+func (t *transmitter) borrow() {
+	if t.scratch != nil {
+		return
+	}
+	s := scratches.Get().(*scratch)
+	t.scratch, t.arena, t.iov, t.refs = s, s.arena[:], s.iov[:0], s.refs[:0]
+}
+
+// giveBack returns the scratch: nothing of it is in use.
+func (t *transmitter) giveBack() {
+	scratches.Put(t.scratch)
+	t.scratch, t.arena, t.iov, t.refs = nil, nil, nil, nil
 }
 
 // gather returns what to send next: the rest of the last batch, or a new one.
@@ -108,6 +135,7 @@ func (t *transmitter) gather() []unix.Iovec {
 	if t.m.asleep.Load() {
 		t.m.rouse()
 	}
+	t.borrow()
 	clear(t.iov) // a stale pointer to unmapped memory must not stay
 	t.iov, t.refs = t.iov[:0], t.refs[:0]
 	t.used, t.bytes, t.head, t.sent, t.now, t.run = 0, 0, 0, 0, 0, false
@@ -120,7 +148,10 @@ func (t *transmitter) gather() []unix.Iovec {
 	t.dataOut(batchBytes / 2)
 	t.commands()
 	t.dataOut(batchBytes)
-	t.pend = t.iov
+	if t.pend = t.iov; len(t.pend) == 0 {
+		t.giveBack()
+		return nil
+	}
 	return t.pend
 }
 
@@ -258,8 +289,11 @@ func (t *transmitter) command(k *task, c *blk.Command) {
 	t.pdu(k.out[:immediate], c)
 	if unsolicited > 0 {
 		c.Tx.Add(1)
-		k.unsol = job{task: k, cmd: c, ttt: pdu.NoTag, off: uint32(immediate), left: uint32(unsolicited)}
-		t.jobs.push(&k.unsol)
+		if k.unsol == nil {
+			k.unsol = new(job)
+		}
+		*k.unsol = job{task: k, cmd: c, ttt: pdu.NoTag, off: uint32(immediate), left: uint32(unsolicited)}
+		t.jobs.push(k.unsol)
 	}
 	t.sample(k, c)
 	k.live.Store(uint64(t.m.tick.Load())<<32 | uint64(c.Tag))

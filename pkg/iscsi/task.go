@@ -44,9 +44,10 @@ type task struct {
 	dataSN, r2tSN uint32
 	empty         uint8
 	aborting      bool // an ABORT TASK for it is out
-	// Slots of R2T answers: filled by the reader, emptied by the sender.
-	jobs  [offerOutstandingR2T]job
-	unsol job // unsolicited data: sender's
+	// Slots of R2T answers: filled by the reader, emptied by the sender. Both made
+	// at the tag's first need: many never have one.
+	jobs  *[offerOutstandingR2T]job
+	unsol *job // unsolicited data: sender's
 }
 
 const unmapParam = 24
@@ -74,9 +75,11 @@ type tasks struct {
 }
 
 func newTasks(depth, homes int) *tasks {
+	// Words of tags are sparse: too many of them make the table large.
+	homes = min(homes, max(1, depth/tagsPerHome))
 	t := &tasks{data: tagset.New(depth, homes), control: tagset.New(controlTags, 1)}
 	t.base = t.data.Bound()
-	t.table = make([]task, t.base+t.control.Bound())
+	t.table = make([]task, t.base+controlTags)
 	for i := range t.table {
 		t.table[i].tag = uint16(i)
 	}

@@ -20,6 +20,7 @@ func TestWhatATargetMustNotDoEndsTheSession(t *testing.T) {
 	}
 	rd, wr := read(0, 4096), write(8192, 300<<10) // 64 KiB of it immediate
 	const asked = 64 << 10
+	var first []byte // the header of the command sent first
 	for name, bytes := range map[string]func(*rig) []byte{
 		"data beyond the buffer":      din(rd, 0, 0, 4097),
 		"data at an offset beyond":    din(rd, 0, 4096, 512),
@@ -46,7 +47,7 @@ func TestWhatATargetMustNotDoEndsTheSession(t *testing.T) {
 		"a login response":             func(r *rig) []byte { return r.wire(&pdu.LoginResponse{}, nil) },
 		"a request":                    func(r *rig) []byte { return r.wire(&pdu.NOPOut{}, nil) },
 		"an unknown opcode":            func(r *rig) []byte { b := r.good(rd.Tag); b[0] = 0x3e; return b },
-		"a rejected command":           func(r *rig) []byte { return r.wire(&pdu.Reject{Reason: 4}, r.m.tx.arena[:48]) },
+		"a rejected command":           func(r *rig) []byte { return r.wire(&pdu.Reject{Reason: 4}, first) },
 		"a reject of nothing":          func(r *rig) []byte { return r.wire(&pdu.Reject{Reason: 4}, nil) },
 		"an unknown event":             func(r *rig) []byte { return r.wire(&pdu.Async{Event: 17}, nil) },
 		"a task answer to a command":   func(r *rig) []byte { return r.wire(&pdu.TMFResponse{ITT: rd.Tag}, nil) },
@@ -61,7 +62,7 @@ func TestWhatATargetMustNotDoEndsTheSession(t *testing.T) {
 	} {
 		r := newRig(t, defaultParams())
 		r.submit(rd, wr)
-		r.take()
+		first = r.take()[0].header
 		if err := r.feed(bytes(r), 1000); !errors.Is(err, ErrViolation) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -50,7 +50,8 @@ type conn struct {
 	lane       Lane
 	structured bool
 	arena      *bufpool.Arena
-	slots      []slot
+	slots      []*[slotChunk]slot // made as they are needed: see receiver.grow
+	depth      int
 
 	rx receiver // the reader's
 	tx sender   // whoever holds sending
@@ -96,6 +97,8 @@ type slot struct {
 	busy atomic.Bool
 }
 
+func (c *conn) slot(i uint32) *slot { return &c.slots[i/slotChunk][i%slotChunk] }
+
 // errGone ends the reader when the sender found the connection broken.
 var errGone = errors.New("nbd: connection is gone")
 
@@ -113,18 +116,10 @@ func newConn(nc net.Conn, e Export, lane Lane, structured bool, cfg Config) (*co
 	}
 	c := &conn{
 		sock: sock, export: e, lane: lane, structured: structured, arena: arena,
-		slots:      make([]slot, cfg.Depth),
+		slots: make([]*[slotChunk]slot, (cfg.Depth+slotChunk-1)/slotChunk), depth: cfg.Depth,
 		wakeWriter: make(chan struct{}, 1), wakeReader: make(chan struct{}, 1),
 	}
 	c.rx.init(c)
-	c.tx.init(cfg.Depth)
-	for i := range c.slots {
-		r := &c.slots[i].req
-		r.Slot, r.Owner = uint32(i), c
-		r.Next = c.rx.free
-		c.rx.free = r
-	}
-	c.rx.nfree = cfg.Depth
 	return c, nil
 }
 
@@ -137,7 +132,7 @@ func (c *conn) run(pre []byte) error {
 		c.write(quit)
 		close(ended)
 	}()
-	c.rx.w = copy(c.rx.buf, pre)
+	c.rx.w = copy(c.rx.buf, pre) // less than the smallest buffer
 	err := c.receive()
 	if err == nil {
 		// DISC or drain: all outstanding requests are carried out (proto.md,
@@ -151,6 +146,7 @@ func (c *conn) run(pre []byte) error {
 	c.waitFor(c.rx.allBack, nil)
 	close(quit)
 	<-ended
+	c.rx.elastic.Close()
 	if cerr := c.arena.Close(); cerr != nil {
 		return cerr
 	}
@@ -172,7 +168,7 @@ func cleanEnd(err error) error {
 
 // Complete takes an answered request back; Flush sends it.
 func (c *conn) Complete(r *blk.Request) {
-	if !c.slots[r.Slot].busy.CompareAndSwap(true, false) {
+	if !c.slot(r.Slot).busy.CompareAndSwap(true, false) {
 		panic("nbd: BUG: request completed twice (I2)")
 	}
 	c.done.Push(r)

@@ -22,8 +22,8 @@ const (
 	// HandshakeTimeout is how long a client may take to choose its export.
 	HandshakeTimeout = 30 * time.Second
 
-	// rxSize is the batch buffer, bytes: as much as one receive may bring.
-	rxSize = 256 << 10
+	// slotChunk is how many requests a connection makes room for at a time.
+	slotChunk = 32
 	// largeWrite is the payload, bytes, from which the next write's payload is
 	// received straight into its own buffer: below, one more system call costs
 	// more than the copy.

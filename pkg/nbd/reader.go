@@ -4,13 +4,15 @@ import (
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
+	"github.com/csi-mpath/csi-mpath/pkg/bufpool"
 	"github.com/csi-mpath/csi-mpath/pkg/nbd/proto"
 )
 
 // receiver is the reader goroutine's state; nobody else touches it.
 type receiver struct {
-	c *conn
-	// buf[r:w] is received and not yet decoded.
+	c       *conn
+	elastic bufpool.Elastic
+	// buf, elastic's: buf[r:w] is received and not yet decoded.
 	buf  []byte
 	r, w int
 
@@ -32,6 +34,7 @@ type receiver struct {
 	// buffer of want bytes.
 	free  *blk.Request
 	nfree int
+	made  int // slots there are by now
 	spare *blk.Request
 	want  int
 
@@ -43,7 +46,7 @@ type receiver struct {
 
 func (x *receiver) init(c *conn) {
 	x.c = c
-	x.buf = make([]byte, rxSize)
+	x.buf = x.elastic.Next(nil)
 	x.timer = time.NewTimer(time.Hour)
 	x.timer.Stop()
 	x.canReserve, x.allBack, x.clientLeft = x.tryReserve, x.isAllBack, c.clientLeft
@@ -73,8 +76,8 @@ func (x *receiver) atBoundary() bool { return x.r == x.w && x.cur == nil }
 // fill receives once: a pending payload straight into its buffer, and behind
 // it as much as may be headers.
 func (x *receiver) fill() error {
-	x.w = copy(x.buf, x.buf[x.r:x.w]) // part of a header at most
-	x.r = 0
+	x.buf = x.elastic.Next(x.buf[x.r:x.w]) // part of a header at most
+	x.r, x.w = 0, x.w-x.r
 	for {
 		err := x.recv(x.ahead())
 		if !interrupted(err) {
@@ -114,6 +117,7 @@ func (x *receiver) recv(ahead int) error {
 	if x.cur == nil || x.skip > 0 {
 		n, err := x.c.sock.Recv(x.buf[x.w:ahead], nil)
 		x.w += n
+		x.elastic.Filled(x.w)
 		return err
 	}
 	rest := x.cur.Buf[x.got:]
@@ -121,6 +125,7 @@ func (x *receiver) recv(ahead int) error {
 	k := min(n, len(rest))
 	x.got += k
 	x.w = n - k
+	x.elastic.Filled(x.w)
 	return err
 }
 
@@ -241,7 +246,7 @@ func (x *receiver) reserve(n int) (*blk.Request, error) {
 	}
 	r := x.spare
 	x.spare = nil
-	x.c.slots[r.Slot].busy.Store(true)
+	x.c.slot(r.Slot).busy.Store(true)
 	return r, nil
 }
 
@@ -250,7 +255,7 @@ func (x *receiver) tryReserve() bool {
 		if x.free == nil {
 			x.collect()
 		}
-		if x.free == nil {
+		if x.free == nil && !x.grow() {
 			return false
 		}
 		x.spare = x.free
@@ -262,6 +267,24 @@ func (x *receiver) tryReserve() bool {
 		x.spare.Buf = x.c.arena.Alloc(x.want)
 		return x.spare.Buf != nil
 	}
+	return true
+}
+
+// grow makes more slots, up to the connection's depth: a client that is idle,
+// or asks for one thing at a time, needs few.
+func (x *receiver) grow() bool {
+	n := min(slotChunk, x.c.depth-x.made)
+	if n <= 0 {
+		return false
+	}
+	chunk := new([slotChunk]slot)
+	x.c.slots[x.made/slotChunk] = chunk
+	for i := n - 1; i >= 0; i-- {
+		r := &chunk[i].req
+		r.Slot, r.Owner, r.Next = uint32(x.made+i), x.c, x.free
+		x.free = r
+	}
+	x.made, x.nfree = x.made+n, x.nfree+n
 	return true
 }
 
@@ -282,7 +305,7 @@ func (x *receiver) isAllBack() bool {
 		x.nfree++
 	}
 	x.collect()
-	return x.nfree == len(x.c.slots)
+	return x.nfree == x.made
 }
 
 // dropPartial gives back, unanswered, a write whose payload never came in full.

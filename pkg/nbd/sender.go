@@ -2,6 +2,7 @@ package nbd
 
 import (
 	"errors"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -20,14 +21,35 @@ type sender struct {
 	n           int
 	left        []unix.Iovec
 
-	iov []unix.Iovec // room for left
-	hdr []byte       // room for the batch's headers
+	// room is for left and the headers, borrowed while there is something to send.
+	room *room
 }
 
-func (t *sender) init(depth int) {
-	n := min(depth, maxBatch)
-	t.iov = make([]unix.Iovec, 2*n)
-	t.hdr = make([]byte, n*proto.MaxReplyLen)
+// room is that of one batch. Thousands of connections share as many as there
+// are senders at a time.
+type room struct {
+	iov [2 * maxBatch]unix.Iovec
+	hdr [maxBatch * proto.MaxReplyLen]byte
+	n   int // of iov in use
+}
+
+var rooms = sync.Pool{New: func() any { return new(room) }}
+
+func (t *sender) borrow() {
+	if t.room == nil {
+		t.room = rooms.Get().(*room)
+	}
+}
+
+// giveBack returns the room: nothing of it is in use.
+func (t *sender) giveBack() {
+	if t.room == nil {
+		return
+	}
+	clear(t.room.iov[:t.room.n]) // no pointer into an arena may outlive that
+	t.room.n = 0
+	rooms.Put(t.room)
+	t.room = nil
 }
 
 // Flush sends the answers held so far, or leaves them to whoever is sending.
@@ -98,18 +120,21 @@ func (c *conn) build() bool {
 	t := &c.tx
 	if t.waiting == nil {
 		if t.waiting = c.done.Drain(); t.waiting == nil {
+			t.giveBack()
 			return false
 		}
 	}
-	t.left, t.first, t.n = t.iov[:0], t.waiting, 0
+	t.borrow()
+	iov, hdr := t.room.iov[:], t.room.hdr[:]
+	t.left, t.first, t.n = iov[:0], t.waiting, 0
 	at, joined := 0, false
-	for r := t.waiting; r != nil && t.n < len(t.iov)/2; r = r.Next {
-		h, data := c.put(t.hdr[at:], r)
+	for r := t.waiting; r != nil && t.n < maxBatch; r = r.Next {
+		h, data := c.put(hdr[at:], r)
 		if joined {
 			v := &t.left[len(t.left)-1] // headers without data lie side by side
 			v.SetLen(int(v.Len) + h)
 		} else {
-			t.left = append(t.left, poll.Iovec(t.hdr[at:at+h]))
+			t.left = append(t.left, poll.Iovec(hdr[at:at+h]))
 		}
 		at += h
 		if joined = !data; data {
@@ -118,6 +143,7 @@ func (c *conn) build() bool {
 		t.last = r
 		t.n++
 	}
+	t.room.n = max(t.room.n, len(t.left))
 	t.waiting = t.last.Next
 	t.last.Next = nil
 	return true
