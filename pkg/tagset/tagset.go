@@ -8,6 +8,7 @@ package tagset
 
 import (
 	"math/bits"
+	"runtime"
 	"sync/atomic"
 )
 
@@ -18,21 +19,28 @@ type word struct {
 	_    [56]byte
 }
 
-// Set is a set of tags 0..Depth-1.
+// Set is a set of tags.
 type Set struct {
-	words []word
-	depth int
+	words  []word
+	depth  int
+	stride int // words between two homes
 }
 
-// New makes a set with depth free tags, 1 <= depth <= 65536. The tags are
-// spread over at least as many words as homes callers are expected.
+// New makes a set with depth free tags, 1 <= depth <= 65536, for callers with
+// that many homes. There are no more homes than twice the CPUs: only callers
+// that run at the same time can meet, and a larger word has more tags for one
+// swap.
 func New(depth, homes int) *Set {
+	return newSet(depth, min(homes, 2*runtime.GOMAXPROCS(0)))
+}
+
+func newSet(depth, homes int) *Set {
 	per := 64
 	if homes > 1 {
 		per = min(64, max(1, depth/homes))
 	}
 	n := (depth + per - 1) / per
-	s := &Set{words: make([]word, n), depth: depth}
+	s := &Set{words: make([]word, n), depth: depth, stride: max(1, n/max(1, homes))}
 	left := depth
 	for i := range s.words {
 		k := min(per, left)
@@ -53,7 +61,7 @@ func (s *Set) Bound() int { return len(s.words) * 64 }
 // a caller that holds unsubmitted tags must submit them before trying again.
 func (s *Set) Get(home int) int {
 	n := len(s.words)
-	h := home % n
+	h := s.home(home)
 	for i := 0; i < n; i++ {
 		w := &s.words[h]
 		for v := w.free.Load(); v != 0; v = w.free.Load() {
@@ -68,10 +76,99 @@ func (s *Set) Get(home int) int {
 	return -1
 }
 
+// GetBatch takes up to len(tags) free tags and returns how many: what one word
+// has, by one swap, from the home word or the first other that has any. Like
+// Get it never waits.
+func (s *Set) GetBatch(home int, tags []int32) int {
+	n := len(s.words)
+	h := s.home(home)
+	for i := 0; i < n; i++ {
+		if k := s.takeFrom(h, tags); k > 0 {
+			return k
+		}
+		if h++; h == n {
+			h = 0
+		}
+	}
+	return 0
+}
+
+// takeFrom takes up to len(tags) tags of word h by one swap.
+func (s *Set) takeFrom(h int, tags []int32) int {
+	w := &s.words[h]
+	for v := w.free.Load(); v != 0; v = w.free.Load() {
+		rest := v
+		for k := 0; k < len(tags) && rest != 0; k++ {
+			rest &= rest - 1
+		}
+		if w.free.CompareAndSwap(v, rest) {
+			return spread(v&^rest, h, tags)
+		}
+	}
+	return 0
+}
+
+// GetOrReap takes tags as GetBatch does, but when the home word is empty it
+// first calls reap, which looks for finished work of the caller's and puts its
+// tags back: a caller out of tags makes its own instead of waiting for somebody
+// to be scheduled, and they are at home. Only then does it steal. 0: reap found
+// nothing, and no tag is free.
+func (s *Set) GetOrReap(home int, tags []int32, reap func() bool) int {
+	h := s.home(home)
+	for {
+		if n := s.takeFrom(h, tags); n > 0 {
+			return n
+		}
+		if reap() {
+			continue
+		}
+		return s.GetBatch(home, tags)
+	}
+}
+
+// spread writes the tags of the set bits of v in word h.
+func spread(v uint64, h int, tags []int32) int {
+	k := 0
+	for ; v != 0; v &= v - 1 {
+		tags[k] = int32(h<<6 | bits.TrailingZeros64(v))
+		k++
+	}
+	return k
+}
+
+// home is the word where a caller looks first. Homes are spread, so that a
+// caller that needs more than its word finds words that are nobody's home.
+func (s *Set) home(home int) int {
+	h := home * s.stride
+	if h >= len(s.words) {
+		h %= len(s.words)
+	}
+	return h
+}
+
+// PutBatch gives tags back; neighbours of one word by one swap.
+func (s *Set) PutBatch(tags []int32) {
+	for i := 0; i < len(tags); {
+		h, v := tags[i]>>6, uint64(0)
+		for ; i < len(tags) && tags[i]>>6 == h; i++ {
+			bit := uint64(1) << (tags[i] & 63)
+			if v&bit != 0 {
+				panic("tagset: BUG: tag put twice")
+			}
+			v |= bit
+		}
+		if (s.words[h].free.Add(v)-v)&v != 0 {
+			panic("tagset: BUG: tag put twice")
+		}
+	}
+}
+
 // Put gives a tag back. Giving back a free tag is a bug and panics.
 func (s *Set) Put(tag int) {
 	bit := uint64(1) << (tag & 63)
-	if s.words[tag>>6].free.Or(bit)&bit != 0 {
+	// The bit is clear, so adding sets it, and by one instruction: Or with its
+	// old value is a loop.
+	if (s.words[tag>>6].free.Add(bit)-bit)&bit != 0 {
 		panic("tagset: BUG: tag put twice")
 	}
 }
