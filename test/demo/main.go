@@ -22,7 +22,7 @@ const (
 	// The volume: a file system or fio in the first part, the probe in the second.
 	volume    = 640 * mib
 	firstPart = 128 * mib
-	limit     = 90 * time.Second
+	limit     = 5 * time.Minute // for a machine short of CPU
 	calm      = 2 * time.Second
 	// oneWay is the latency of the paths, each direction.
 	oneWay = 500 * time.Microsecond

@@ -49,7 +49,7 @@ func serveRAM(t *testing.T, blockSize uint32) *disk {
 	d.addr = d.listen(t, s, "tcp", "127.0.0.1:0")
 	d.listen(t, s, "unix", d.socket)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := s.Drain(ctx); err != nil {
 			t.Error(err)
@@ -75,10 +75,10 @@ func (d *disk) listen(t *testing.T, s *nbd.Server, network, addr string) string 
 
 func (d *disk) uri() string { return "nbd+unix:///ram?socket=" + d.socket }
 
-// run runs a program for at most a minute; it must succeed.
+// run runs a program for at most five minutes; it must succeed.
 func run(t *testing.T, name string, arg ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, name, arg...).CombinedOutput()
 	if err != nil {

@@ -16,12 +16,17 @@ import (
 
 	"github.com/csi-mpath/csi-mpath/test/interop/rig"
 	"github.com/csi-mpath/csi-mpath/test/interop/tgt"
+	"github.com/csi-mpath/csi-mpath/test/port"
 )
 
 const (
 	chapUser   = "mpathuser"
 	chapSecret = "secretsecret12"
 )
+
+// patient is for an attach that ends by itself when it has seen the cause: on a
+// machine short of CPU that must not be the end of its time.
+const patient = "--open-timeout=50s"
 
 // maxMemory bounds what a failed attach may have used, KiB.
 const maxMemory = 128 << 10
@@ -61,8 +66,8 @@ func attachFails(t *testing.T, portals, target string, more ...string) string {
 	if !errors.As(err, &exit) || exit.ExitCode() != 3 {
 		t.Fatalf("attach ended with %v, want exit code 3: %s", err, out.String())
 	}
-	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("attach took %v with --open-timeout 3s", took)
+	if took := time.Since(begin); took > 90*time.Second {
+		t.Errorf("attach took %v", took)
 	}
 	if peak > maxMemory {
 		t.Errorf("attach used %d KiB of memory", peak)
@@ -109,7 +114,7 @@ func TestTheRightCHAPSecretOpensTheVolume(t *testing.T) {
 func TestAWrongCHAPSecretIsNamedButNotShown(t *testing.T) {
 	p := chapPair(t)
 	const wrong = "wrongwrongwrong1"
-	out := attachFails(t, p.A.Portal(), tgt.PairTarget, "--chap-secret-file", secretFile(t, wrong))
+	out := attachFails(t, p.A.Portal(), tgt.PairTarget, "--chap-secret-file", secretFile(t, wrong), patient)
 	wantWords(t, out, p.A.Portal(), "auth")
 	if strings.Contains(out, wrong) {
 		t.Errorf("the secret is in: %s", out)
@@ -118,30 +123,30 @@ func TestAWrongCHAPSecretIsNamedButNotShown(t *testing.T) {
 
 func TestAMissingCHAPSecretIsNamed(t *testing.T) {
 	p := chapPair(t)
-	wantWords(t, attachFails(t, p.A.Portal(), tgt.PairTarget), p.A.Portal(), "auth")
+	wantWords(t, attachFails(t, p.A.Portal(), tgt.PairTarget, patient), p.A.Portal(), "auth")
 }
 
 func TestAWrongTargetNameIsNamed(t *testing.T) {
 	p, err := tgt.StartPair(t.Context(), 64*mib, nil)
 	must(t, err)
 	defer func() { _ = p.Stop() }()
-	wantWords(t, attachFails(t, p.A.Portal(), "iqn.2026-01.io.csi-mpath:nothere"), p.A.Portal(), "iqn.2026-01.io.csi-mpath:nothere", "not found")
+	wantWords(t, attachFails(t, p.A.Portal(), "iqn.2026-01.io.csi-mpath:nothere", patient), p.A.Portal(), "iqn.2026-01.io.csi-mpath:nothere", "not found")
 }
 
 func TestAWrongLUNIsNamed(t *testing.T) {
 	p, err := tgt.StartPair(t.Context(), 64*mib, nil)
 	must(t, err)
 	defer func() { _ = p.Stop() }()
-	wantWords(t, attachFails(t, p.A.Portal(), tgt.PairTarget, "--lun", "7"), p.A.Portal(), "lun")
+	wantWords(t, attachFails(t, p.A.Portal(), tgt.PairTarget, "--lun", "7", patient), p.A.Portal(), "lun")
 }
 
 func TestEveryPortalThatNobodyListensOnIsNamed(t *testing.T) {
 	var closed []string
 	for range 2 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		p, err := port.Hold() // and nobody else can listen there meanwhile
 		must(t, err)
-		closed = append(closed, l.Addr().String())
-		must(t, l.Close())
+		defer func() { _ = p.Close() }()
+		closed = append(closed, p.Addr())
 	}
 	wantWords(t, attachFails(t, strings.Join(closed, ","), tgt.PairTarget), closed[0], closed[1], "refused")
 }

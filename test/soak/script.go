@@ -107,10 +107,10 @@ func (s step) broken(r *rig.Rig) []*rig.Path {
 }
 
 // connects reads how often each path has connected so far.
-func connects(r *rig.Rig) ([]uint64, error) {
+func connects(ctx context.Context, r *rig.Rig) ([]uint64, error) {
 	var out []uint64
 	for _, p := range r.Paths {
-		n, err := r.Connects(p)
+		n, err := r.Connects(ctx, p)
 		if err != nil {
 			return nil, err
 		}
@@ -122,7 +122,7 @@ func connects(r *rig.Rig) ([]uint64, error) {
 // run causes the fault, ends it, and waits until every path is back. hit is
 // called when the fault has happened.
 func (s step) run(ctx context.Context, r *rig.Rig, hit func()) error {
-	before, err := connects(r)
+	before, err := connects(ctx, r)
 	if err != nil {
 		return err
 	}

@@ -66,6 +66,9 @@ func (f *Fio) Err() error {
 	return f.c.Wait()
 }
 
+// Running reports whether the load goes on.
+func (f *Fio) Running() bool { return f.c.Alive() }
+
 // Wait waits for the end of the load, and longer by grace at most. Any I/O
 // error or mismatch is an error.
 func (f *Fio) Wait(grace time.Duration) (*FioResult, error) {

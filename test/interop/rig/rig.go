@@ -16,13 +16,14 @@ import (
 	"github.com/csi-mpath/csi-mpath/test/interop/tgt"
 )
 
-// Bounds of what the rig waits for.
+// Bounds of what the rig waits for: several times what the product promises,
+// for machines short of CPU.
 const (
-	attachWithin = 20 * time.Second // from start until every path is up
-	upWithin     = 40 * time.Second // from the end of a fault until every path is up
-	downWithin   = 15 * time.Second // from a fault until its path is out
-	stopWithin   = 40 * time.Second // from SIGTERM until attach has ended
-	pathsWithin  = 5 * time.Second  // one call of csi-mpath paths
+	attachWithin = time.Minute      // from start until every path is up
+	upWithin     = time.Minute      // from the end of a fault until every path is up
+	downWithin   = 30 * time.Second // from a fault until its path is out
+	stopWithin   = time.Minute      // from SIGTERM until attach has ended
+	pathsWithin  = 20 * time.Second // one call of csi-mpath paths
 	pollEvery    = 20 * time.Millisecond
 )
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,17 +65,30 @@ func (r *Rig) WaitUp(ctx context.Context, n int) error {
 }
 
 // Connects is how often the product has connected a path so far.
-func (r *Rig) Connects(path *Path) (uint64, error) {
-	all, err := r.Status()
-	if err != nil {
-		return 0, err
-	}
-	for _, p := range all {
-		if p.Name == path.Portal() {
-			return p.Connects, nil
+func (r *Rig) Connects(ctx context.Context, path *Path) (uint64, error) {
+	var n uint64
+	err := r.wait(ctx, pathsWithin, "the status of path "+path.Name, func(all []datapath.PathStatus) bool {
+		for _, p := range all {
+			if p.Name == path.Portal() {
+				n = p.Connects
+				return true
+			}
 		}
-	}
-	return 0, fmt.Errorf("path %s is not among %s", path.Name, states(all))
+		return false
+	})
+	return n, err
+}
+
+// WaitStates waits until the paths' states, sorted, are those.
+func (r *Rig) WaitStates(ctx context.Context, want ...string) error {
+	return r.wait(ctx, upWithin, "paths "+strings.Join(want, ", "), func(all []datapath.PathStatus) bool {
+		var got []string
+		for _, p := range all {
+			got = append(got, p.State)
+		}
+		slices.Sort(got)
+		return slices.Equal(got, want)
+	})
 }
 
 // WaitBack waits until a path carries I/O on a connection after number before.
