@@ -31,6 +31,9 @@ type config struct {
 	budget  time.Duration
 	verbose bool
 	nice    int
+	// congestion is TCP's control, in a network namespace of our own; empty: the
+	// machine's network as it is.
+	congestion string
 }
 
 func main() {
@@ -43,10 +46,11 @@ func main() {
 	flag.StringVar(&c.bin, "bin", "bin/csi-mpath", "the csi-mpath binary, for the suites that attach")
 	flag.DurationVar(&c.budget, "budget", 60*time.Minute, "longest time for everything")
 	flag.IntVar(&c.nice, "nice", 0, "autogroup nice value of everything measured, -20..19")
+	flag.StringVar(&c.congestion, "congestion", "cubic", "TCP congestion control, in a network namespace of its own (root); empty: the machine's network as it is")
 	flag.BoolVar(&c.verbose, "v", false, "show what the servers print")
 	flag.Parse()
 	if os.Getenv(innerMark) == "" {
-		os.Exit(supervise())
+		os.Exit(supervise(c))
 	}
 	if err := run(c); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -57,6 +61,11 @@ func main() {
 func run(c config) (err error) {
 	if c.nice != 0 {
 		if err := setNice(c.nice); err != nil {
+			return err
+		}
+	}
+	if os.Getenv(innerMark) == ownNetwork {
+		if err := loopback(c.congestion); err != nil {
 			return err
 		}
 	}

@@ -18,20 +18,27 @@ import (
 )
 
 // innerMark tells the supervised process from its supervisor.
-const innerMark = "CSI_MPATH_BENCH_INNER"
+const (
+	innerMark  = "CSI_MPATH_BENCH_INNER"
+	ownNetwork = "own network" // its value in a network namespace of its own
+)
 
 // supervise runs this program once more in a session of its own, so that all
 // that is measured shares one scheduling group, and passes signals on.
-func supervise() int {
+func supervise(c config) int {
 	self, err := os.Executable()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		return 1
 	}
 	cmd := exec.Command(self, os.Args[1:]...)
-	cmd.Env = append(os.Environ(), innerMark+"=1")
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM}
+	mark := "1"
+	if c.congestion != "" && os.Geteuid() == 0 {
+		mark, cmd.SysProcAttr.Cloneflags = ownNetwork, syscall.CLONE_NEWNET
+	}
+	cmd.Env = append(os.Environ(), innerMark+"="+mark)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	if err := cmd.Start(); err != nil {
@@ -45,6 +52,30 @@ func supervise() int {
 	}()
 	_ = cmd.Wait()
 	return max(cmd.ProcessState.ExitCode(), 0)
+}
+
+// loopback makes the namespace's loopback interface work, with one congestion
+// control for every connection of every peer. Where the machine's default paces
+// (bbr), its timers cost more than a transfer over loopback does.
+func loopback(congestion string) error {
+	for _, arg := range []string{
+		"link set lo up",
+		"route replace table local local 127.0.0.0/8 dev lo proto kernel scope host src 127.0.0.1 congctl " + congestion,
+		"route replace table local local 127.0.0.1 dev lo proto kernel scope host src 127.0.0.1 congctl " + congestion,
+	} {
+		if out, err := exec.Command("ip", strings.Fields(arg)...).CombinedOutput(); err != nil { //nolint:gosec // our own flag
+			return fmt.Errorf("ip %s: %w: %s; --congestion '' measures in the machine's network", arg, err, out)
+		}
+	}
+	return nil
+}
+
+// network says what loopback did.
+func (c *config) network() string {
+	if os.Getenv(innerMark) != ownNetwork {
+		return "the machine's congestion control"
+	}
+	return "congestion control " + c.congestion
 }
 
 // setNice sets the share of this session against the machine's other work; it

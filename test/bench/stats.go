@@ -160,11 +160,11 @@ func (b *bench) table(to io.Writer) {
 	if b.cpu == "" {
 		mode = "not pinned: for information, not for claims"
 	}
-	fmt.Fprintf(to, `%d rounds of %.1f s, %s.
+	fmt.Fprintf(to, `%d rounds of %.1f s, %s, %s.
 ratio: median of paired ratios; spread: smallest and largest of them
 IO per CPU second: by the CPU time of client, server and target together
 control: ours against ours; a claim is void when it leaves 1.00 +-%.2f
-`, b.config.rounds, b.seconds, mode, controlSpan)
+`, b.config.rounds, b.seconds, mode, b.network(), controlSpan)
 }
 
 // writeJSON writes one object per line.
