@@ -22,9 +22,10 @@ import (
 const maxTail = 8192
 
 // outputWithin bounds the wait for the end of the output of a program that has
-// ended: a child of its own may hold it open. Long, because on a machine short
-// of CPU the output itself may come late.
-const outputWithin = 15 * time.Second
+// ended: a child of its own may hold it open, as the worker of a killed csi-mpath
+// attach does while it ends in order (30 s at most). And on a machine short of
+// CPU the output itself may come late.
+const outputWithin = 45 * time.Second
 
 // Child is a started program. Its methods may be called from any goroutine.
 type Child struct {
