@@ -107,7 +107,11 @@ func (m *Machine) vpd(t *task, d *Device) ([]byte, bool) {
 		}
 		return l.Append(nil), true
 	case scsi.PageCharacteristics:
-		return scsi.AppendRotationRate(nil, 1), true
+		rate := uint16(0) // who knows what a file lies on
+		if t.unit.memory != nil {
+			rate = 1 // solid state
+		}
+		return scsi.AppendRotationRate(nil, rate), true
 	case scsi.PageProvisioning:
 		p := scsi.Provisioning{}
 		if !t.unit.Thick {

@@ -7,9 +7,9 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
 )
 
-// A job is what a task does with its store. Stores in memory do it at once;
-// for the others it runs beside the machine (Machine.Run), so that a slow disk
-// stops no connection. Jobs begin in the order of their commands, and may end in
+// A job is what a task does with its store. Stores in memory do it at once,
+// unless it is long; for the others it runs beside the machine (Machine.Run), so
+// that a slow disk stops no connection. Jobs begin in the order of their commands, and may end in
 // any: that is what the SIMPLE task attribute allows (SAM-5 8.9). A job that
 // must be alone (ORDERED, or atomic by its definition) waits for those before
 // it, and those after it wait for it.
@@ -30,10 +30,16 @@ type turn struct {
 	starved bool // in Machine.starved
 }
 
+// inline reports whether the unit's jobs are done at once: its store is in
+// memory, and none runs that was too long for that.
+func (u *unit) inline() bool {
+	return u.memory != nil && u.turn.running == 0 && len(u.turn.waiting) == 0
+}
+
 // run does t's job, now or in its turn, and then finishes t.
 func (m *Machine) run(t *task, w work) {
 	u := t.unit
-	if m.Run == nil || u.memory != nil {
+	if m.Run == nil || u.inline() && t.n <= maxTransfer {
 		m.finish(t, w(t))
 		return
 	}

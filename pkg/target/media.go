@@ -38,7 +38,7 @@ func (m *Machine) doRead(t *task) {
 	m.stats.Reads++
 	m.stats.BytesRead += t.n
 	v := t.unit.memory
-	if v == nil || t.spoil != nil {
+	if !t.unit.inline() || t.spoil != nil {
 		m.readBeside(t)
 		return
 	}

@@ -37,7 +37,7 @@ func (m *Machine) doUnmap(t *task) {
 		m.check(t, scsi.SenseInvalidParam)
 		return
 	}
-	t.durable = u.uncached()
+	t.durable, t.n = u.uncached(), total*bs
 	m.run(t, func(t *task) scsi.Sense {
 		for _, e := range list {
 			if err := u.Store.Zero(e.LBA*bs, uint64(e.Blocks)*bs); err != nil {

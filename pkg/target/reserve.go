@@ -233,7 +233,7 @@ func (m *Machine) preempt(t *task, r *reservations, key uint64) {
 	}
 	m.tell(t.unit, out, senseRegistryCut, n)
 	if takes {
-		if r.kind != t.cmd.Type && r.held {
+		if r.kind != t.cmd.Type { // whoever is left
 			m.tell(t.unit, r.order, senseReleased, n)
 		}
 		r.held, r.holder, r.kind = true, n, t.cmd.Type

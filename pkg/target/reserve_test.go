@@ -176,3 +176,74 @@ func TestUnregisteringTheHolderReleases(t *testing.T) {
 		t.Error(b.reservation(), b.keys())
 	}
 }
+
+func TestOthersAreToldWhatBecameOfTheReservation(t *testing.T) {
+	for name, k := range map[string]struct {
+		do   func(a *client)
+		want scsi.Sense
+	}{
+		"release":          {func(a *client) { a.mustOut(scsi.ActionRelease, scsi.WriteExclusiveRegistrantsOnly, 11, 0) }, senseReleased},
+		"clear":            {func(a *client) { a.mustOut(scsi.ActionClear, 0, 11, 0) }, sensePreempted},
+		"preempt":          {func(a *client) { a.mustOut(scsi.ActionPreempt, scsi.WriteExclusiveRegistrantsOnly, 11, 22) }, senseRegistryCut},
+		"preempt, abort":   {func(a *client) { a.mustOut(scsi.ActionPreemptAbort, scsi.WriteExclusiveRegistrantsOnly, 11, 22) }, senseRegistryCut},
+		"holder goes away": {func(a *client) { a.mustOut(scsi.ActionRegister, 0, 11, 0) }, senseReleased},
+	} {
+		r := newRig(t, nil)
+		a, b, c := r.session(1, 1), r.session(2, 2), r.session(1, 3)
+		a.mustOut(scsi.ActionRegister, 0, 0, 11)
+		b.mustOut(scsi.ActionRegister, 0, 0, 22)
+		a.mustOut(scsi.ActionReserve, scsi.WriteExclusiveRegistrantsOnly, 11, 0)
+		k.do(a)
+		t.Log(name)
+		b.fails(b.readCmd(0, 1), k.want)
+		b.good(b.readCmd(0, 1))
+		c.good(c.readCmd(0, 1)) // who is not registered is not told
+	}
+}
+
+func TestATypeThatChangesReleasesTheOtherRegistrants(t *testing.T) {
+	r := newRig(t, nil)
+	a, b, c := r.session(1, 1), r.session(2, 2), r.session(1, 3)
+	a.mustOut(scsi.ActionRegister, 0, 0, 11)
+	b.mustOut(scsi.ActionRegister, 0, 0, 22)
+	c.mustOut(scsi.ActionRegister, 0, 0, 33)
+	a.mustOut(scsi.ActionReserve, scsi.WriteExclusiveRegistrantsOnly, 11, 0)
+	b.mustOut(scsi.ActionPreempt, scsi.ExclusiveRegistrantsOnly, 22, 11)
+	a.fails(a.send(scsi.PutTestUnitReady, nil), senseRegistryCut)
+	c.fails(c.send(scsi.PutTestUnitReady, nil), senseReleased)
+	if got := c.reservation(); got != (scsi.Reservation{Held: true, Key: 22, Type: scsi.ExclusiveRegistrantsOnly}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestPersistenceThroughPowerLossIsRefused(t *testing.T) {
+	r := newRig(t, nil)
+	c := r.session(1, 1)
+	p := make([]byte, scsi.ReserveParamLen)
+	scsi.PutReserveParam(p, 0, 11, true)
+	c.fails(c.send(func(b []byte) int { return scsi.PutReserveOut(b, scsi.ActionRegister, 0) }, p), scsi.SenseInvalidParam)
+	if len(c.keys()) != 0 {
+		t.Error("registered all the same")
+	}
+	caps, _ := c.ask(8, func(b []byte) int { return scsi.PutReserveIn(b, scsi.ActionReportCaps, 8) })
+	if caps[2]&1 != 0 {
+		t.Errorf("it says that it can: % x", caps)
+	}
+}
+
+func TestCommandsThatChangeTheUnitConflict(t *testing.T) {
+	r := newRig(t, nil)
+	a, b := r.session(1, 1), r.session(2, 2)
+	a.mustOut(scsi.ActionRegister, 0, 0, 11)
+	a.mustOut(scsi.ActionReserve, scsi.WriteExclusive, 11, 0)
+	conflict := func(itt uint32) bool { return b.status(itt) == scsi.StatusReservationConflict }
+	if !conflict(b.selects()) || !conflict(b.send(cdb(scsi.OpCompareAndWrite, 0, 0, 0), nil)) ||
+		!conflict(b.send(cdb(scsi.OpWriteVerify10, 0, 0, 1), block(1, 1))) || conflict(b.send(cdb(scsi.OpVerify10, 0, 0, 1), nil)) {
+		t.Error("WRITE EXCLUSIVE lets the wrong ones through")
+	}
+	a.mustOut(scsi.ActionRelease, scsi.WriteExclusive, 11, 0)
+	a.mustOut(scsi.ActionReserve, scsi.ExclusiveAccess, 11, 0)
+	if !conflict(b.send(cdb(scsi.OpVerify10, 0, 0, 1), nil)) || conflict(b.send(scsi.PutTestUnitReady, nil)) {
+		t.Error("EXCLUSIVE ACCESS lets the wrong ones through")
+	}
+}
