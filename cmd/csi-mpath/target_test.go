@@ -80,7 +80,7 @@ var portal = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 
 func discovered(t *testing.T, at string) int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	all, err := iscsi.Discover(ctx, iscsi.Config{Portal: at, InitiatorName: "iqn.2026-01.a:host"})
 	if err != nil {

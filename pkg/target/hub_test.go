@@ -73,7 +73,7 @@ func (x *shared) config(door int, name string) iscsi.Config {
 
 // try dials and says how that ended.
 func (x *shared) try(c iscsi.Config) error {
-	ctx, cancel := context.WithTimeout(x.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(x.t.Context(), time.Minute)
 	defer cancel()
 	s, err := iscsi.Dial(ctx, c)
 	if err == nil {
@@ -85,7 +85,7 @@ func (x *shared) try(c iscsi.Config) error {
 
 func (x *shared) discover(c iscsi.Config) (names []string, all []iscsi.DiscoveredTarget) {
 	x.t.Helper()
-	ctx, cancel := context.WithTimeout(x.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(x.t.Context(), time.Minute)
 	defer cancel()
 	c.TargetName = ""
 	all, err := iscsi.Discover(ctx, c)
@@ -281,7 +281,7 @@ func TestWhatIsNoLoginIsForTheDirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _ = c.Write(b)
-		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 		var end net.Error
 		for buf := make([]byte, 512); err == nil; {
 			_, err = c.Read(buf)

@@ -44,7 +44,7 @@ func config(s *Server, p *Portal, isid byte) iscsi.Config {
 
 func dial(t *testing.T, c iscsi.Config) *iscsi.Session {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	s, err := iscsi.Dial(ctx, c)
 	if err != nil {
@@ -59,7 +59,7 @@ func do(t *testing.T, s *iscsi.Session, put func(b []byte) int, in, out []byte) 
 	t.Helper()
 	var cdb [scsi.CDBLen]byte
 	n := put(cdb[:])
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	r, err := s.Exec(ctx, 0, cdb[:n], in, out)
 	if err != nil || r.Status != scsi.StatusGood {
@@ -250,7 +250,7 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 		_, _ = io.Copy(io.Discard, c)
 		_ = c.Close()
 	}
-	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > before && time.Now().Before(end); {
 		runtime.Gosched()
 	}
 	if after := runtime.NumGoroutine(); after > before {
