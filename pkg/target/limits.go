@@ -75,4 +75,6 @@ const (
 	// ramStripe is the span of one lock of a RAM store, bytes.
 	ramStripe = 1 << 20
 	ramLocks  = 64
+	// hugePage is the size and alignment of what a RAM store asks huge pages for, bytes.
+	hugePage = 2 << 20
 )
