@@ -120,8 +120,19 @@ func (p *Plug) release(strm int8, token int32) {
 	}
 }
 
-// Close ends the growth of a unit that is about to be sent. Reopen undoes it.
-func (p *Plug) Close(strm int8, token int32) {
+// Sent notes that a unit was sent at now, and ends its growth. Its answer, and
+// Done, may have come before: the count is right either way.
+func (p *Plug) Sent(strm int8, token int32, now int64) {
+	if strm == None {
+		return
+	}
+	p.Forget(strm, token)
+	p.streams[strm].started = max(now, 1)
+	p.inflight[strm].Add(1)
+}
+
+// Forget ends the growth of a unit.
+func (p *Plug) Forget(strm int8, token int32) {
 	if strm == None {
 		return
 	}
@@ -129,22 +140,18 @@ func (p *Plug) Close(strm int8, token int32) {
 		p.held.And(^uint32(1 << strm))
 		s.leader = None
 	}
-	p.inflight[strm].Add(1)
 }
 
-// Sent notes when a unit was sent: before it, Close.
-func (p *Plug) Sent(strm int8, now int64) {
-	if strm != None {
-		p.streams[strm].started = max(now, 1)
+// Barrier ends the growth of all units, and releases those that are held.
+func (p *Plug) Barrier() {
+	for i := range p.streams {
+		p.streams[i].leader = None
 	}
+	p.held.Store(0)
 }
 
-// Reopen takes Close back: the unit was not sent after all. It grows no more.
-func (p *Plug) Reopen(strm int8) {
-	if strm != None {
-		p.inflight[strm].Add(-1)
-	}
-}
+// Busy reports whether the stream has something in flight.
+func (p *Plug) Busy(strm int8) bool { return strm != None && p.inflight[strm].Load() > 0 }
 
 // Done notes that a unit was answered. True: a unit of its stream waits and
 // nothing of the stream is in flight any more, so the lane is to be run. Any

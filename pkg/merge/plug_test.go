@@ -19,8 +19,7 @@ func newPlug(limit uint32) *Plug {
 
 // send sends a unit at once.
 func send(p *Plug, strm int8, token int32, now int64) {
-	p.Close(strm, token)
-	p.Sent(strm, now)
+	p.Sent(strm, token, now)
 }
 
 func TestContiguousRequestsJoinOneUnit(t *testing.T) {
