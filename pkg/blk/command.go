@@ -91,6 +91,9 @@ type Command struct {
 	Len uint32
 	// Buf is the payload (Write) or destination (Read), Len bytes.
 	Buf []byte
+	// Vec is the payload in pieces, together Len bytes, instead of Buf. Only for
+	// transports that say so (datapath.Facts).
+	Vec [][]byte
 	// Lane and Slot find the request this is a part of.
 	Lane, Slot uint32
 
@@ -110,6 +113,20 @@ type Command struct {
 	Moved uint32        // payload bytes received or asked for so far
 	Tick  uint32        // coarse clock of its submission
 	Tx    atomic.Uint32 // see the transport: payload still referenced by the sender
+}
+
+// Piece is the payload from byte off to the end of the piece it lies in.
+func (c *Command) Piece(off uint32) []byte {
+	if c.Vec == nil {
+		return c.Buf[off:c.Len]
+	}
+	for _, v := range c.Vec {
+		if off < uint32(len(v)) {
+			return v[off:]
+		}
+		off -= uint32(len(v))
+	}
+	return nil
 }
 
 // NextPtr makes Command a member of an mpsc.Queue.

@@ -37,7 +37,7 @@ func (f *form) encode(h *pdu.SCSICommand, k *task) {
 		flags = scsi.FUA
 	}
 	short := blocks <= 0xffff && lba <= 0xffffffff
-	k.out = nil
+	k.out, k.size = nil, 0
 	switch c.Op {
 	case blk.Read:
 		h.Read = true
@@ -47,7 +47,9 @@ func (f *form) encode(h *pdu.SCSICommand, k *task) {
 			scsi.PutRead16(cdb, lba, blocks, flags)
 		}
 	case blk.Write:
-		k.out = c.Buf[:c.Len]
+		if k.size = int(c.Len); c.Vec == nil {
+			k.out = c.Buf[:c.Len]
+		}
 		if short {
 			scsi.PutWrite10(cdb, uint32(lba), uint16(blocks), flags)
 		} else {
@@ -70,7 +72,8 @@ func (f *form) encode(h *pdu.SCSICommand, k *task) {
 		scsi.PutWriteSame16(cdb, lba, blocks, flags)
 		k.out = f.zeroes
 	}
-	h.Write = len(k.out) > 0
+	k.size = max(k.size, len(k.out))
+	h.Write = k.size > 0
 }
 
 func (f *form) encodeTrim(cdb []byte, k *task, lba uint64, blocks uint32) {
@@ -86,8 +89,8 @@ func (f *form) encodeTrim(cdb []byte, k *task, lba uint64, blocks uint32) {
 
 // expected is how many bytes the command moves.
 func (k *task) expected() uint32 {
-	if len(k.out) > 0 {
-		return uint32(len(k.out))
+	if k.size > 0 {
+		return uint32(k.size)
 	}
 	if k.reads() {
 		return k.cmd.Len

@@ -117,9 +117,9 @@ func (r *receiver) r2t(h []byte) error {
 		return err
 	}
 	c := k.cmd
-	left := uint32(len(k.out)) - c.Moved
+	left := uint32(k.size) - c.Moved
 	switch {
-	case len(k.out) == 0:
+	case k.size == 0:
 		return violation("R2T for a %v", c.Op)
 	case p.TTT == pdu.NoTag:
 		return violation("R2T without a target task tag")
@@ -127,7 +127,7 @@ func (r *receiver) r2t(h []byte) error {
 		return violation("R2T with R2TSN %d, expected %d", p.R2TSN, k.r2tSN)
 	case p.Offset != c.Moved || p.Length == 0 || p.Length > left || p.Length > r.m.p.MaxBurst:
 		return violation("R2T for %d bytes at %d; %d of %d bytes are asked for, MaxBurstLength is %d",
-			p.Length, p.Offset, c.Moved, len(k.out), r.m.p.MaxBurst)
+			p.Length, p.Offset, c.Moved, k.size, r.m.p.MaxBurst)
 	case k.r2tSN-k.jobsDone.Load() >= r.m.p.MaxOutstandingR2T:
 		return violation("more than %d R2T outstanding", r.m.p.MaxOutstandingR2T)
 	}

@@ -87,7 +87,7 @@ func (m *machine) answer(k *task, v blk.Verdict) {
 	c := k.cmd
 	c.Verdict = v
 	k.live.Store(0)
-	if len(k.out) > 0 && c.Tx.Or(answeredBit) != 0 {
+	if k.size > 0 && c.Tx.Or(answeredBit) != 0 {
 		m.limbo = append(m.limbo, k)
 		return
 	}

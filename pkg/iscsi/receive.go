@@ -29,7 +29,8 @@ type receiver struct {
 	// comes with their header would have to be copied. 0: no bound.
 	peek int
 
-	dst    []byte // rxLanding: rest of the destination
+	dst    []byte // rxLanding: rest of the destination, or of its piece
+	rest   int    // rxLanding: bytes of the payload behind dst, in further pieces
 	skip   int    // rxSkip: rest
 	length int    // of the payload landing, bytes
 	sum    uint32 // its CRC so far
@@ -80,12 +81,8 @@ func (r *receiver) space() (a, b []byte) {
 func (r *receiver) fed(n int) error {
 	if r.st == rxLanding {
 		k := min(n, len(r.dst))
-		r.sum = r.crc(r.sum, r.dst[:k])
-		r.dst = r.dst[k:]
+		r.fill(k)
 		n -= k
-		if len(r.dst) == 0 {
-			r.st = rxTrailer
-		}
 	}
 	r.w += n
 	r.elastic.Filled(r.w)
@@ -110,6 +107,11 @@ func (r *receiver) parse() (more bool, err error) {
 	switch r.st {
 	case rxHeader:
 		return r.parseHeader(avail)
+	case rxLanding:
+		n := copy(r.dst, avail)
+		r.fill(n)
+		r.consume(n)
+		return n > 0, nil
 	case rxSkip:
 		n := min(r.skip, len(avail))
 		r.consume(n)
@@ -182,20 +184,36 @@ func (r *receiver) parseHeader(avail []byte) (more bool, err error) {
 	// A text larger than the batch buffer is collected in a buffer of its own.
 	copy(r.header[:], avail)
 	r.task, r.other = nil, make([]byte, n)
-	r.land(r.other, avail, start, n)
+	r.land(r.other, start, n)
 	return true, nil
 }
 
-// land begins to fill dst with the n payload bytes behind start.
-func (r *receiver) land(dst, avail []byte, start, n int) {
-	k := copy(dst[:n], avail[start:])
-	r.length, r.sum = n, r.crc(0, dst[:k])
-	r.dst = dst[k:n]
-	r.consume(start + k)
-	r.st = rxTrailer
+// land begins to fill dst, and for Data-In the pieces that follow it, with the
+// n payload bytes behind start. What is received already is copied by parse.
+func (r *receiver) land(dst []byte, start, n int) {
+	r.length, r.sum = n, 0
+	r.dst = dst[:min(n, len(dst))]
+	r.rest = n - len(r.dst)
+	r.consume(start)
+	r.st = rxLanding
+	r.fill(0)
+}
+
+// fill takes note of n bytes landed in dst; at its end the next piece follows.
+func (r *receiver) fill(n int) {
+	r.sum = r.crc(r.sum, r.dst[:n])
+	r.dst = r.dst[n:]
 	if len(r.dst) > 0 {
-		r.st = rxLanding
+		return
 	}
+	if r.rest == 0 {
+		r.st = rxTrailer
+		return
+	}
+	// Data-In only: the payload so far is length - rest.
+	p := r.task.cmd.Piece(r.din.Offset + uint32(r.length-r.rest))
+	r.dst = p[:min(len(p), r.rest)]
+	r.rest -= len(r.dst)
 }
 
 // startData checks a Data-In header against its command and lands its payload
@@ -222,10 +240,10 @@ func (r *receiver) startData(avail []byte, start, n int) error {
 	}
 	r.task = k
 	r.peek = 0
-	if n >= bulkMin {
+	r.land(k.cmd.Piece(d.Offset), start, n)
+	if n >= bulkMin && k.cmd.Vec == nil {
 		r.peek = r.m.p.Trailer(n) + r.m.p.DataStart(0) // the next header, no more
 	}
-	r.land(k.cmd.Buf[d.Offset:], avail, start, n)
 	return nil
 }
 

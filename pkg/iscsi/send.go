@@ -185,13 +185,14 @@ func (t *transmitter) drop(c *blk.Command) {
 	}
 }
 
-// room reports whether one more PDU with up to n payload bytes fits the batch.
-func (t *transmitter) room(n int) bool {
+// room reports whether one more PDU with up to n payload bytes, in so many
+// pieces, fits the batch.
+func (t *transmitter) room(n, pieces int) bool {
 	need := pdu.HeaderLen + 2*pdu.DigestLen + 4
-	if n <= copyLimit {
+	if n <= copyLimit && pieces == 0 {
 		need += n
 	}
-	return len(t.arena)-t.used >= need && len(t.iov)+3 <= cap(t.iov) && len(t.refs) < cap(t.refs) && t.bytes < batchBytes
+	return len(t.arena)-t.used >= need && len(t.iov)+pieces+3 <= cap(t.iov) && len(t.refs) < cap(t.refs) && t.bytes < batchBytes
 }
 
 // header is where the next PDU's header goes.
@@ -233,11 +234,43 @@ func (t *transmitter) pdu(payload []byte, c *blk.Command) {
 		t.take(n)
 	} else {
 		t.iov = append(t.iov, poll.Iovec(payload))
-		t.bytes += n
-		t.run = false
-		c.Tx.Add(1)
-		t.refs = append(t.refs, ref{c, t.bytes})
+		t.refer(n, c)
 	}
+	t.take(l.PutTrailer(t.arena[t.used:t.used+8], n, sum))
+}
+
+// refer notes that the last n bytes of the batch are c's payload.
+func (t *transmitter) refer(n int, c *blk.Command) {
+	t.bytes += n
+	t.run = false
+	c.Tx.Add(1)
+	t.refs = append(t.refs, ref{c, t.bytes})
+}
+
+// data is pdu with n bytes of k's payload from off.
+func (t *transmitter) data(k *task, off, n int, c *blk.Command) {
+	if k.out == nil && n > 0 {
+		t.pieces(c, off, n)
+		return
+	}
+	t.pdu(k.out[off:off+n], c)
+}
+
+// pieces is pdu for a payload in pieces, each by reference.
+func (t *transmitter) pieces(c *blk.Command, off, n int) {
+	l := t.m.p.Layout
+	t.take(pdu.HeaderLen + l.PutHeaderDigest(t.header()))
+	var sum uint32
+	for end := off + n; off < end; {
+		p := c.Piece(uint32(off))
+		p = p[:min(len(p), end-off)]
+		if l.DataDigest {
+			sum = pdu.CRC(sum, p)
+		}
+		t.iov = append(t.iov, poll.Iovec(p))
+		off += len(p)
+	}
+	t.refer(n, c)
 	t.take(l.PutTrailer(t.arena[t.used:t.used+8], n, sum))
 }
 
@@ -246,7 +279,7 @@ func (t *transmitter) pdu(payload []byte, c *blk.Command) {
 func (t *transmitter) commands() {
 	t.waiting.push(t.inbox.Drain())
 	t.shut.Store(0)
-	for t.waiting.head != nil && t.room(copyLimit) {
+	for t.waiting.head != nil && t.room(copyLimit, len(t.waiting.head.Vec)) {
 		if pdu.SNLess(t.m.maxCmdSN.Load(), t.cmdSN) {
 			t.shut.Store(1<<32 | uint64(t.cmdSN))
 			return
@@ -270,23 +303,23 @@ func (t *transmitter) commands() {
 func (t *transmitter) command(k *task, c *blk.Command) {
 	h := pdu.SCSICommand{Final: true, Attr: pdu.AttrSimple, ITT: c.Tag, CmdSN: t.cmdSN, ExpStatSN: t.m.expStatSN.Load()}
 	if k.ctl != nil {
-		h.LUN, h.CDB, k.out = k.ctl.lun, k.ctl.cdb, k.ctl.out
-		h.Read, h.Write = c.Op == blk.Read, len(k.out) > 0
+		h.LUN, h.CDB, k.out, k.size = k.ctl.lun, k.ctl.cdb, k.ctl.out, len(k.ctl.out)
+		h.Read, h.Write = c.Op == blk.Read, k.size > 0
 	} else {
 		h.LUN = uint64(k.lun.lun)
 		k.lun.form.Load().encode(&h, k)
 	}
-	immediate, unsolicited := t.m.p.split(len(k.out))
+	immediate, unsolicited := t.m.p.split(k.size)
 	h.EDTL, h.DataLen, h.Final = k.expected(), immediate, unsolicited == 0
 	c.Sent, c.Seq = true, t.seq
-	if len(k.out) > 0 {
+	if k.size > 0 {
 		c.Moved = uint32(immediate + unsolicited)
 	}
 	k.cmdSN = t.cmdSN
 	t.seq++
 	t.cmdSN++
 	h.Put(t.header())
-	t.pdu(k.out[:immediate], c)
+	t.data(k, 0, immediate, c)
 	if unsolicited > 0 {
 		c.Tx.Add(1)
 		if k.unsol == nil {
@@ -339,7 +372,7 @@ func (t *transmitter) dataOut(limit int) {
 			continue
 		}
 		n := min(j.left, t.m.p.MaxSend)
-		if !t.room(int(n)) {
+		if !t.room(int(n), len(j.cmd.Vec)) {
 			return
 		}
 		t.dataPDU(j, n)
@@ -357,7 +390,7 @@ func (t *transmitter) dataPDU(j *job, n uint32) {
 		h.LUN = uint64(k.lun.lun)
 	}
 	h.Put(t.header())
-	t.pdu(k.out[j.off:j.off+n], c)
+	t.data(k, int(j.off), int(n), c)
 	j.off += n
 	j.left -= n
 	j.seq++

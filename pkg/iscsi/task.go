@@ -36,7 +36,8 @@ type task struct {
 	lun *LUN
 	ctl *control // the command is a control's carrier
 	// Set by the sender before it publishes the task.
-	out   []byte // payload to the target
+	out   []byte // payload to the target, unless it is cmd's in pieces
+	size  int    // of the payload to the target, bytes
 	small [unmapParam]byte
 	cmdSN uint32
 
@@ -118,7 +119,7 @@ func (k *task) itt() uint32 { return uint32(k.gen)<<16 | uint32(k.tag) }
 
 // put gives the tag back.
 func (t *tasks) put(k *task) {
-	k.cmd, k.lun, k.ctl, k.out = nil, nil, nil, nil
+	k.cmd, k.lun, k.ctl, k.out, k.size = nil, nil, nil, nil, 0
 	if int(k.tag) < t.base {
 		t.data.Put(int(k.tag))
 	} else {
