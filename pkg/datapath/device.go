@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
+	"github.com/csi-mpath/csi-mpath/pkg/merge"
 	"github.com/csi-mpath/csi-mpath/pkg/pathsel"
 )
 
@@ -58,6 +59,11 @@ type Config struct {
 	// nothing else is accepted, nor anything smaller. nil: the first path says.
 	Reference     *Identity
 	ReferenceSize uint64
+	// MergeDeadline is how long the head of a contiguous stream may wait for
+	// more of it while something of it is in flight: 0 (requests that come
+	// together are merged all the same), up to MaxMergeDeadline, MergeAuto, or
+	// MergeOff.
+	MergeDeadline time.Duration
 	// Failback is FailbackImmediate, FailbackManual, or a time.
 	Failback time.Duration
 	// Patient: Open does not give up while its context lives.
@@ -109,6 +115,15 @@ type Device struct {
 	cacheWB   atomic.Bool // the device has a volatile cache
 	cache     cacheMark   // the same, for the next process
 
+	// spared counts answers that ran no lane: nothing waited. By path readers.
+	spared atomic.Uint64
+	// deadline is the merge deadline in force, ns, or mergeOff. Written by
+	// SetMergeDeadline and the tuner, read per batch: a stale one merges a
+	// moment longer.
+	deadline atomic.Int64
+	tuning   atomic.Bool // the tuner is to decide
+	tuneWake chan struct{}
+
 	// up counts live paths, for Urgency: written under mu, a stale read is a
 	// turn taken a little early or late.
 	up atomic.Int32
@@ -158,9 +173,8 @@ func Open(ctx context.Context, cfg Config, transports []Transport) (*Device, err
 		d.wg.Add(1)
 		go p.run(run)
 	}
-	if len(d.paths) > 1 {
-		d.wg.Go(func() { d.judgePaths(run) })
-	}
+	d.wg.Go(func() { d.tuneMerge(run) })
+	d.wg.Go(func() { d.judgePaths(run) })
 	select {
 	case <-d.joined:
 		return d, nil
@@ -190,10 +204,13 @@ func newDevice(cfg Config) (*Device, error) {
 	if cfg.CommandTimeout == 0 {
 		cfg.CommandTimeout = 30 * time.Second
 	}
-	d := &Device{cfg: cfg, base: time.Now(), selector: cfg.Selector, judgeWake: make(chan struct{}, 1), tier: tierNone,
+	d := &Device{cfg: cfg, base: time.Now(), selector: cfg.Selector, judgeWake: make(chan struct{}, 1), tuneWake: make(chan struct{}, 1), tier: tierNone,
 		joined: make(chan struct{}), hopeless: make(chan struct{}, 1)}
 	if d.selector == nil {
 		d.selector = pathsel.ServiceTime{}
+	}
+	if err := d.SetMergeDeadline(cfg.MergeDeadline); err != nil {
+		return nil, err
 	}
 	if cfg.Reference != nil {
 		ref := *cfg.Reference
@@ -231,6 +248,10 @@ func (d *Device) Size() uint64 { return d.size.Load() }
 func (d *Device) Limits() blk.Limits {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.limitsLocked()
+}
+
+func (d *Device) limitsLocked() blk.Limits {
 	var out blk.Limits
 	for _, p := range d.paths {
 		if p.seen == nil {
@@ -284,6 +305,8 @@ func (d *Device) OpenLane(depth int) (*Lane, error) {
 func newLane(d *Device, id uint32, depth int) *Lane {
 	l := &Lane{dev: d, id: id, slots: newSlots(depth), entries: d.ledger.lane(id, depth)}
 	l.pick.Home(int(id))
+	l.plug.Init(d.unitLimit())
+	l.plugged = make([]*slot, 0, merge.Streams)
 	l.dirty = make([]*live, 0, MaxPaths)
 	l.again = make([]*slot, 0, depth)
 	l.timer = time.AfterFunc(time.Hour, l.kick)

@@ -99,10 +99,12 @@ func (d *doubts) register(lv *live, first *blk.Command) {
 			if f == nil {
 				f = d.newFence(lv.path, lv.inc)
 			}
-			s.fence = f
-			d.add(s, f)
+			for m := s; m != nil; m = m.more { // each member of a unit
+				m.fence = f
+				d.add(m, f)
+			}
 		}
-		s.entry().clear() // in doubt and on record, or never sent: not in flight
+		s.clearUnit() // in doubt and on record, or never sent: not in flight
 	}
 }
 

@@ -45,6 +45,15 @@ func (d *disk) read(off uint64, buf []byte) {
 	}
 }
 
+// fill answers a read, whose destination may be in pieces.
+func (d *disk) fill(c *blk.Command) {
+	for at := uint32(0); at < c.Len; {
+		piece := c.Piece(at)
+		d.read(c.Off+uint64(at), piece)
+		at += uint32(len(piece))
+	}
+}
+
 // fakePath is the in-memory twin of a transport: its target does what the test
 // says, when the test says so.
 type fakePath struct {
@@ -85,7 +94,7 @@ func newFakePath(name string, d *disk) *fakePath {
 	return &fakePath{name: name, disk: d, bound: 15 * time.Second, room: 64,
 		facts: Facts{Identity: Identity{Target: "iqn.t", Device: "naa.1", Serial: "s", BlockSize: testBlock}, Proof: true,
 			Limits: blk.Limits{BlockSize: testBlock, Size: uint64(len(d.blocks)) * testBlock, MaxTransfer: 64 << 10,
-				MaxUnmap: 1 << 20, MaxZero: 1 << 20, FUA: true, WriteCache: true}}}
+				MaxUnmap: 1 << 20, MaxZero: 1 << 20, FUA: true, WriteCache: true}, Vectors: true}}
 }
 
 func (p *fakePath) Name() string              { return p.name }
@@ -166,7 +175,7 @@ func imageOf(c *blk.Command) image {
 	for i := uint32(0); c.Op.Mutates() && i < c.Len; i += testBlock {
 		var v uint64
 		if c.Op == blk.Write {
-			v = binary.LittleEndian.Uint64(c.Buf[i:])
+			v = binary.LittleEndian.Uint64(c.Piece(i))
 		}
 		m.data = append(m.data, v)
 	}
@@ -236,7 +245,7 @@ func (p *fakePath) answer(i int, v blk.Verdict) bool {
 	if v.Class == blk.Good {
 		p.disk.execute(f.m)
 		if f.c.Op == blk.Read {
-			p.disk.read(f.c.Off, f.c.Buf)
+			p.disk.fill(f.c)
 		}
 	}
 	f.c.Verdict = v
@@ -256,7 +265,7 @@ func (p *fakePath) answerAll(q *fakeQueue) {
 		}
 		p.disk.execute(f.m)
 		if f.c.Op == blk.Read {
-			p.disk.read(f.c.Off, f.c.Buf)
+			p.disk.fill(f.c)
 		}
 		f.c.Verdict = blk.Verdict{}
 		q.sink.Complete(f.c)

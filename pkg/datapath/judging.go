@@ -13,6 +13,7 @@ func (d *Device) wakeJudge() {
 		case d.judgeWake <- struct{}{}:
 		default:
 		}
+		d.wakeTuner()
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
+	"github.com/csi-mpath/csi-mpath/pkg/merge"
 	"github.com/csi-mpath/csi-mpath/pkg/mpsc"
 	"github.com/csi-mpath/csi-mpath/pkg/pathsel"
 )
@@ -53,6 +54,14 @@ type Lane struct {
 	others     others  // loads for pick
 	dirty      []*live // queues submitted to and not yet kicked
 	answered   bool    // the runner itself answered something
+
+	// Merging. plug is the runner's but for what it says; due is set by path
+	// readers for the runner: what is held may go.
+	plug    merge.Plug
+	due     atomic.Bool
+	plugged []*slot   // held
+	armed   time.Time // when timer runs, zero if it does not
+	counts  mergeCounts
 }
 
 // Submit takes a batch linked by Next. It never blocks. Every request is
@@ -100,6 +109,10 @@ func (l *Lane) kick() {
 }
 
 func (l *Lane) drain() {
+	l.armed = time.Time{}
+	if l.due.Load() {
+		l.due.Store(false)
+	}
 	for r := l.inbox.Drain(); r != nil; {
 		next := r.Next
 		r.Next = nil
@@ -108,6 +121,9 @@ func (l *Lane) drain() {
 	}
 	if len(l.late) > 0 {
 		l.takeDue()
+	}
+	if len(l.plugged) > 0 {
+		l.unplug()
 	}
 	for i := len(l.again) - 1; i >= 0; i-- {
 		l.pushFront(l.again[i])
@@ -131,7 +147,7 @@ func (l *Lane) take(r *blk.Request) {
 		if r.Op == blk.Flush {
 			s.cover = l.dev.flushBegins()
 		}
-		l.enqueue(s)
+		l.arrive(s)
 	case waiting:
 		l.enqueue(s)
 	case landed:
@@ -141,7 +157,7 @@ func (l *Lane) take(r *blk.Request) {
 	}
 }
 
-var phaseNames = [...]string{"idle", "queued", "flying", "landed", "waiting", "delayed"}
+var phaseNames = [...]string{"idle", "queued", "flying", "landed", "waiting", "delayed", "held", "joined"}
 
 func (l *Lane) enqueue(s *slot) {
 	s.phase = queued
@@ -187,7 +203,17 @@ func (l *Lane) takeDue() {
 		return false
 	})
 	if !next.IsZero() {
-		l.timer.Reset(next.Sub(now))
+		l.arm(int64(next.Sub(now)))
+	}
+}
+
+// arm makes the timer run the lane in d ns at the latest: early for others at
+// most, each looks for itself whether it is due.
+func (l *Lane) arm(d int64) {
+	at := time.Now().Add(time.Duration(d))
+	if l.armed.IsZero() || at.Before(l.armed) {
+		l.armed = at
+		l.timer.Reset(time.Duration(d))
 	}
 }
 
@@ -196,7 +222,7 @@ func (l *Lane) later(s *slot, d time.Duration) {
 	s.phase = delayed
 	s.due = time.Now().Add(d)
 	l.late = append(l.late, s)
-	l.timer.Reset(d) // early for others at most: takeDue looks at each
+	l.arm(int64(d))
 }
 
 // partDone counts one part's verdict in. Path's reader, or whoever retires it.
@@ -212,6 +238,13 @@ func (l *Lane) partDone(s *slot, v blk.Verdict) {
 // waveDone ends a wave: the answer, if all of the request is done and good;
 // otherwise the runner decides.
 func (l *Lane) waveDone(s *slot) {
+	if l.plug.Done(s.strm) {
+		l.due.Store(true)
+	}
+	if s.last != nil {
+		l.unitDone(s)
+		return
+	}
 	if s.result.Load() == 0 && s.sent == s.req.Len && !s.wantsSync() {
 		l.answer(s, blk.OK)
 		return

@@ -1,6 +1,10 @@
 package datapath
 
-import "time"
+import (
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/merge"
+)
 
 // Every limit of this package (I6).
 const (
@@ -21,6 +25,15 @@ const (
 	maxTransfer = 1 << 20
 	// maxTrim caps one trim or write-zeroes command, bytes (DESIGN 4.3).
 	maxTrim = 1 << 30
+
+	// mergeRequest is the largest request that is merged, bytes, and mergeUnit
+	// the largest unit, if the paths' limit is not smaller.
+	mergeRequest = 64 << 10
+	mergeUnit    = 256 << 10
+	// MaxMergeDeadline bounds a merge deadline.
+	MaxMergeDeadline = merge.MaxDeadline * time.Nanosecond
+	// tunePeriod is the window of the merge tuner.
+	tunePeriod = 50 * time.Millisecond
 
 	// sameRetries bounds immediate retries of one request after unit attentions
 	// and aborted commands; then they are delayed.

@@ -104,6 +104,8 @@ type Facts struct {
 	Identity Identity
 	Limits   blk.Limits
 	Access   Access
+	// Vectors: commands may have their payload in pieces (blk.Command.Vec).
+	Vectors bool
 	// Proof: bringing the path up made the target end every earlier incarnation
 	// of it (session reinstatement, I3).
 	Proof bool

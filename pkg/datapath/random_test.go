@@ -66,7 +66,7 @@ func (h *history) overwritten(block, end, start int) bool {
 const testBlocks = 4
 
 // world says what may happen, and which guard is missing.
-type world struct{ restarts, noGuard, noLedger, reconnects bool }
+type world struct{ restarts, noGuard, noLedger, reconnects, merges bool }
 
 type fuzzer struct {
 	r       *rig
@@ -104,14 +104,41 @@ func (f *fuzzer) submit() {
 	}
 	block := f.rng.IntN(testBlocks)
 	n := 1 + f.rng.IntN(min(3, testBlocks-block))
-	switch f.rng.IntN(8) {
+	if f.world.merges && f.rng.IntN(2) == 0 {
+		f.submitBatch(c)
+		return
+	}
+	f.one(c, f.rng.IntN(8), block, n, c.batch)
+}
+
+// submitBatch sends several requests together, most of them a contiguous run.
+func (f *fuzzer) submitBatch(c *client) {
+	var chain []*blk.Request
+	collect := func(all ...*blk.Request) { chain = append(chain, all...) }
+	kind := []int{0, 7, 7}[f.rng.IntN(3)]
+	for block := f.rng.IntN(testBlocks); block < testBlocks && len(c.free) > 2; block++ {
+		f.one(c, kind, block, 1, collect)
+		if f.rng.IntN(8) == 0 {
+			f.one(c, f.rng.IntN(8), f.rng.IntN(testBlocks), 1, collect)
+		}
+	}
+	if len(chain) > 0 {
+		c.batch(chain...)
+	}
+}
+
+// one prepares a request of a kind, books it, and hands it to send.
+func (f *fuzzer) one(c *client, kind, block, n int, send func(...*blk.Request)) {
+	switch kind {
 	case 0, 1:
 		start := f.h.clock
-		r := c.send(blk.Read, block, n, 0, 0)
+		r := c.prepare(blk.Read, block, n, 0, 0)
 		f.track(c, r, func() { f.checkRead(r, block, n, start) })
+		send(r)
 	case 2:
-		r := c.send(blk.Flush, 0, 0, 0, 0)
+		r := c.prepare(blk.Flush, 0, 0, 0, 0)
 		f.track(c, r, func() {})
+		send(r)
 	default:
 		f.next++
 		v := f.next
@@ -119,12 +146,13 @@ func (f *fuzzer) submit() {
 		for i := range recs {
 			recs[i] = f.h.begin(block+i, v)
 		}
-		r := c.send(blk.Write, block, n, v, 0)
+		r := c.prepare(blk.Write, block, n, v, 0)
 		f.track(c, r, func() {
 			for _, w := range recs {
 				f.h.finish(w, r.Status == blk.OK)
 			}
 		})
+		send(r)
 	}
 }
 
@@ -143,6 +171,12 @@ func (f *fuzzer) checkRead(r *blk.Request, block, n, start int) {
 // step does one random thing to the world.
 func (f *fuzzer) step() {
 	p := f.r.paths[f.rng.IntN(len(f.r.paths))]
+	if f.world.merges && f.rng.IntN(30) == 0 {
+		d := []time.Duration{MergeOff, 0, time.Millisecond, 50 * time.Millisecond, MergeAuto}[f.rng.IntN(5)]
+		if err := f.r.dev.SetMergeDeadline(d); err != nil {
+			f.violate("%v", err)
+		}
+	}
 	switch k := f.rng.IntN(100); {
 	case k < 40:
 		f.submit()
@@ -311,6 +345,14 @@ func TestRandomFaultsAndNewConnectionsNeverLoseOrReviveAWrite(t *testing.T) {
 	for seed := range uint64(100) {
 		if broken := runSeed(t, seed+2000, world{reconnects: true}); len(broken) > 0 {
 			t.Fatalf("seed %d: %v", seed+2000, broken)
+		}
+	}
+}
+
+func TestMergedRequestsSurviveRandomFaultsAndKills(t *testing.T) {
+	for seed := range uint64(160) { // without the doubts of members 3131 shows it
+		if broken := runSeed(t, seed+3000, world{merges: true, restarts: seed%2 == 0, reconnects: seed%4 == 1}); len(broken) > 0 {
+			t.Fatalf("seed %d: %v", seed+3000, broken)
 		}
 	}
 }

@@ -75,14 +75,27 @@ func (c *client) make(op blk.Op, off uint64, n uint32, flags blk.Flags) *blk.Req
 }
 
 func (c *client) send(op blk.Op, block, n int, value uint64, flags blk.Flags) *blk.Request {
+	r := c.prepare(op, block, n, value, flags)
+	c.lane.Submit(r)
+	return r
+}
+
+func (c *client) prepare(op blk.Op, block, n int, value uint64, flags blk.Flags) *blk.Request {
 	r := c.make(op, uint64(block)*testBlock, uint32(n)*testBlock, flags)
 	if r.Buf != nil {
 		for i := 0; i < len(r.Buf); i += testBlock {
 			binary.LittleEndian.PutUint64(r.Buf[i:], value)
 		}
 	}
-	c.lane.Submit(r)
 	return r
+}
+
+// batch submits requests together.
+func (c *client) batch(all ...*blk.Request) {
+	for i := range all[1:] {
+		all[i].Next = all[i+1]
+	}
+	c.lane.Submit(all[0])
 }
 
 func (c *client) write(block int, v uint64) *blk.Request { return c.send(blk.Write, block, 1, v, 0) }

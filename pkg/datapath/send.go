@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
+	"github.com/csi-mpath/csi-mpath/pkg/merge"
 )
 
 // outcome of trying to send one request.
@@ -52,18 +53,26 @@ func (l *Lane) launchAll() {
 
 // launch tries to send the head of the queue.
 func (l *Lane) launch(s *slot, group []*live) outcome {
-	if l.closed.Load() {
+	over := l.closed.Load()
+	st := l.dev.refusal(s.req, len(group) > 0)
+	if s.strm != merge.None && (over || st != blk.OK || !l.intact(s)) {
+		l.split(s)
+	}
+	if over {
 		l.pop()
 		l.reply(s, blk.Cancelled)
 		return gone
 	}
-	if st := l.dev.refusal(s.req, len(group) > 0); st != blk.OK {
+	if st != blk.OK {
 		l.pop()
 		l.reply(s, st)
 		return gone
 	}
 	if len(group) == 0 {
 		return noPath
+	}
+	if l.hold(s) {
+		return gone
 	}
 	if s.req.Op == blk.Trim && group[0].facts.Limits.MaxUnmap == 0 {
 		l.pop()
@@ -75,7 +84,7 @@ func (l *Lane) launch(s *slot, group []*live) outcome {
 		avoid = avoidMask(group, s.avoid)
 	}
 	for range group {
-		i := l.dev.selector.Pick(&l.pick, s.req.Len, avoid)
+		i := l.dev.selector.Pick(&l.pick, s.size(), avoid)
 		if i < 0 {
 			break
 		}
@@ -104,18 +113,25 @@ func (l *Lane) try(s *slot, lv *live) outcome {
 	if lv.full() {
 		return noRoom
 	}
+	if size, _ := s.partSize(lv); s.last != nil && (uint64(s.total) > size || !lv.facts.Vectors) {
+		l.split(s)
+	}
 	l.pop() // before the registry may have it: then it is not ours any more
 	if !l.clearOfDoubt(s, lv) {
 		return gone
 	}
 	s.phase, s.lv = flying, lv
+	strm, token, heldAt := s.strm, int32(s.index), s.heldAt // the answer may come before we look again
 	if !l.sendWave(s, lv) {
 		if s.req.Op.Mutates() {
-			s.entry().clear()
+			s.clearUnit()
 			l.dev.wakeDoubt()
 		}
 		l.pushFront(s)
 		return noRoom
+	}
+	if strm != merge.None {
+		l.noteSent(strm, token, heldAt)
 	}
 	if !slices.Contains(l.dirty, lv) {
 		l.dirty = append(l.dirty, lv)
@@ -132,15 +148,21 @@ func (l *Lane) clearOfDoubt(s *slot, lv *live) bool {
 		if !s.req.Op.Mutates() {
 			return true
 		}
-		s.entry().publish(s.req, lv)
+		s.publishUnit(lv)
 		if d.active.Load() == 0 || l.dev.guardOff {
 			return true
 		}
 		// A path was lost between the two looks. A retry may have seen this
 		// entry for a moment and wait for it.
-		s.entry().clear()
+		s.clearUnit()
 		d.wake()
 	}
+	if s.last != nil { // its members are judged one by one
+		l.pushFront(s)
+		l.split(s)
+		return false
+	}
+	l.plug.Forget(s.strm, int32(s.index))
 	if d.admit(s, lv) {
 		return true
 	}
@@ -154,6 +176,9 @@ func (l *Lane) clearOfDoubt(s *slot, lv *live) bool {
 // False: it took none. parts holds a guard of one meanwhile, so that the wave
 // can not end under the submitter.
 func (l *Lane) sendWave(s *slot, lv *live) bool {
+	if s.last != nil {
+		return l.sendUnit(s, lv)
+	}
 	size, op := s.partSize(lv)
 	left := s.req.Len - s.sent
 	if left == 0 && s.req.Op != blk.Flush {
@@ -234,5 +259,5 @@ func (l *Lane) watchRoom(group []*live) {
 			return
 		}
 	}
-	l.timer.Reset(roomPoll)
+	l.arm(int64(roomPoll))
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
+	"github.com/csi-mpath/csi-mpath/pkg/merge"
 )
 
 // phase says where a slot's request is.
@@ -17,6 +18,8 @@ const (
 	landed               // in the inbox: its wave ended
 	waiting              // in the doubt registry (I3)
 	delayed              // waits for a time
+	held                 // leads a unit that waits for more of its stream
+	joined               // member of a unit that another slot leads
 )
 
 // slot is the datapath's side of one request of a lane.
@@ -41,6 +44,15 @@ type slot struct {
 	synced  bool          // the flush that makes FUA true was sent after the data
 
 	cmds []blk.Command // one, or more once a large request was here
+
+	// The unit (unit.go). Of a leader: last, total bytes, payload in pieces. Of
+	// a member: more. While flying they belong to the path's reader.
+	more, last *slot
+	total      uint32
+	vec        [][]byte
+	strm       int8  // the stream it belongs to (merge)
+	again      bool  // was sent before: never held
+	heldAt     int64 // when it was first held, ns; 0 never
 
 	inDoubt atomic.Int32
 	fence   *fence
@@ -68,6 +80,7 @@ func (s *slot) begin(r *blk.Request) {
 	s.sent, s.synced = 0, false
 	s.tries, s.hardware, s.delay = 0, false, 0
 	s.since = time.Time{}
+	s.strm, s.again, s.heldAt = merge.None, false, 0
 }
 
 // severity orders the classes when the parts of one wave ended differently: a
@@ -147,7 +160,7 @@ func (s *slot) fill(c *blk.Command, at uint32, n uint32, op blk.Op) {
 	c.Off, c.Len = r.Off+uint64(at), n
 	c.Lane, c.Slot = s.lane.id, s.index
 	c.Sent, c.Next = false, nil
-	c.Verdict = blk.Verdict{}
+	c.Verdict, c.Vec = blk.Verdict{}, nil
 	switch {
 	case op == r.Op && r.Buf != nil:
 		c.Buf = r.Buf[at : at+n]

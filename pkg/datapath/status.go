@@ -86,6 +86,7 @@ type Status struct {
 	Held     int64        `json:"requestsOutstanding"`
 	Waiting  int          `json:"waitingForFence"`
 	InDoubt  int64        `json:"rangesInDoubt"`
+	Merge    MergeStats   `json:"merge"`
 	Paths    []PathStatus `json:"paths"`
 }
 
@@ -98,6 +99,7 @@ func (d *Device) Status() Status {
 	if d.reference != nil {
 		st.Identity = *d.reference
 	}
+	st.Merge = d.mergeStats()
 	var ranges int
 	_, st.Waiting, ranges = d.doubt.count()
 	st.InDoubt = int64(ranges)
