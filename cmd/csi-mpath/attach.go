@@ -22,13 +22,13 @@ import (
 )
 
 type attachFlags struct {
-	cfg                       device.Config
-	portals, sources          []string
-	lun, noPath, failback     string
-	secretFile                string
-	socket, block             string
-	openTimeout, shutdownTime time.Duration
-	stats                     bool
+	cfg                          device.Config
+	portals, sources             []string
+	lun, noPath, failback, merge string
+	secretFile                   string
+	socket, block                string
+	openTimeout, shutdownTime    time.Duration
+	stats                        bool
 }
 
 func attachCommand() *cobra.Command {
@@ -88,6 +88,7 @@ func (f *attachFlags) register(c *cobra.Command) {
 	fl.DurationVar(&f.cfg.FenceTimeout, "fence-timeout", device.DefaultFenceTimeout, "without proof, a lost connection's writes are taken for dead after this")
 	fl.StringVar(&f.noPath, "no-path-timeout", "never", "how long I/O is held while no path works: never, or a duration")
 	fl.StringVar(&f.failback, "failback", "immediate", "when I/O returns to a better group of paths that came back: immediate, manual, or a duration")
+	fl.StringVar(&f.merge, "merge-deadline", "0", "how long contiguous requests may wait to go as one command: 0 (only what comes together), a duration like 20us, auto, or off")
 	fl.DurationVar(&f.openTimeout, "open-timeout", 30*time.Second, "how long to wait for the first paths")
 	fl.DurationVar(&f.shutdownTime, "shutdown-timeout", 30*time.Second, "how long the end may wait for answers and fences")
 	fl.StringVar(&f.cfg.StateDir, "state-dir", defaultStateDir(), "directory for what must outlive the process")
@@ -119,6 +120,9 @@ func (f *attachFlags) finish() (err error) {
 		if f.cfg.Failback, err = time.ParseDuration(f.failback); err != nil || f.cfg.Failback <= 0 {
 			return fmt.Errorf("--failback %q is neither 'immediate', 'manual' nor a duration like 60s", f.failback)
 		}
+	}
+	if f.cfg.MergeDeadline, err = device.ParseMergeDeadline(f.merge); err != nil {
+		return err
 	}
 	f.cfg.Replays = f.block != ""
 	if _, err = f.index(); err != nil {

@@ -31,7 +31,7 @@ func (l *Lane) arrive(s *slot) {
 		l.enqueue(s)
 		return
 	}
-	l.slots[leader].join(s)
+	l.slots.at(uint32(leader)).join(s)
 	l.counts.merged.Add(1)
 }
 

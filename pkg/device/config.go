@@ -39,6 +39,7 @@ type Config struct {
 	CommandTimeout time.Duration
 	FenceTimeout   time.Duration
 	NoPathTimeout  time.Duration // datapath.Never holds I/O for ever
+	MergeDeadline  time.Duration // 0, a time, datapath.MergeAuto or MergeOff
 	Failback       time.Duration // datapath.FailbackImmediate, FailbackManual, or a time
 
 	// Replays: the client is the kernel, which sends unanswered requests again

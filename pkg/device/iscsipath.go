@@ -203,7 +203,7 @@ func (p *iscsiPath) facts(id *scsi.Profile, s *iscsi.Session) datapath.Facts {
 	f := datapath.Facts{
 		Identity: datapath.Identity{Target: id.Target, Device: dev.String(), Serial: dev.Serial,
 			Others: dev.NAA + "/" + dev.EUI + "/" + dev.Name, BlockSize: id.BlockSize, Weak: dev.Weak()},
-		Limits: id.Limits(), Access: accessOf(id),
+		Limits: id.Limits(), Access: accessOf(id), Vectors: true,
 		Local: s.Info().Local.String(), Remote: s.Info().Remote.String(),
 	}
 	if p.cfg.WWID != "" && dev.Matches(p.cfg.WWID) {

@@ -16,12 +16,13 @@ import (
 // Order is what an operator asks of a volume's paths.
 type Order string
 
-// The orders; all but OrderFailback and orderStatus name a path.
+// The orders. The first three name a path.
 const (
 	OrderDrain    Order = "drain"
 	OrderEnable   Order = "enable"
 	OrderPrefer   Order = "prefer"
 	OrderFailback Order = "failback"
+	OrderMerge    Order = "merge-deadline" // Value is as --merge-deadline takes it
 	orderStatus   Order = "status"
 )
 
@@ -31,6 +32,7 @@ type request struct {
 	Version int    `json:"v"`
 	Order   Order  `json:"order"`
 	Path    string `json:"path,omitempty"`
+	Value   string `json:"value,omitempty"`
 }
 
 // reply answers a request: the status after it, and what went wrong.
@@ -71,6 +73,12 @@ func carryOut(dp *datapath.Device, q request) error {
 		return dp.Enable(q.Path)
 	case OrderPrefer:
 		return dp.Prefer(q.Path)
+	case OrderMerge:
+		t, err := ParseMergeDeadline(q.Value)
+		if err != nil {
+			return err
+		}
+		return dp.SetMergeDeadline(t)
 	case OrderFailback:
 		dp.Failback()
 		return nil
@@ -78,10 +86,35 @@ func carryOut(dp *datapath.Device, q request) error {
 	return fmt.Errorf("order %q is not known to the process that serves the volume: it may be older than this program", q.Order)
 }
 
+// ParseMergeDeadline reads a merge deadline: off, auto, 0 or a duration.
+func ParseMergeDeadline(s string) (time.Duration, error) {
+	switch s {
+	case "off":
+		return datapath.MergeOff, nil
+	case "auto":
+		return datapath.MergeAuto, nil
+	}
+	t, err := time.ParseDuration(s)
+	if err != nil || t < 0 || t > datapath.MaxMergeDeadline {
+		return 0, fmt.Errorf("merge deadline %q is neither 'off' nor 'auto' nor a duration of 0 to %v, like 20us", s, datapath.MaxMergeDeadline)
+	}
+	return t, nil
+}
+
 // Do gives an order to the process that has the volume attached, and returns
 // the status after it.
 func Do(dir, volume string, o Order, path string) (datapath.Status, error) {
-	r, err := ask(filepath.Join(dir, fileName(volume)+".ctl"), request{Version: 1, Order: o, Path: path})
+	return order(dir, volume, request{Version: 1, Order: o, Path: path})
+}
+
+// SetMergeDeadline changes the merge deadline of a volume that another process
+// has attached.
+func SetMergeDeadline(dir, volume, value string) (datapath.Status, error) {
+	return order(dir, volume, request{Version: 1, Order: OrderMerge, Value: value})
+}
+
+func order(dir, volume string, q request) (datapath.Status, error) {
+	r, err := ask(filepath.Join(dir, fileName(volume)+".ctl"), q)
 	if errors.Is(err, errStale) {
 		err = fmt.Errorf("volume %s is not attached with state directory %s; see 'csi-mpath paths'", volume, dir)
 	} else if err == nil && r.Error != "" {

@@ -303,3 +303,24 @@ func TestOpenErrorsNamePortalAndCause(t *testing.T) {
 		})
 	}
 }
+
+func TestTheMergeDeadlineIsChangedWhileIORuns(t *testing.T) {
+	r := newRig(t, 2, target.Config{})
+	cfg := r.config()
+	r.open(cfg, 2)
+	name := r.dev.Status().Name
+	for _, v := range []string{"20us", "auto", "off", "0"} {
+		if _, err := device.SetMergeDeadline(cfg.StateDir, name, v); err != nil {
+			t.Fatal(err)
+		}
+		if q := r.do(blk.Write, 0, 4096, 1); q.Status != blk.OK {
+			t.Fatal(q.Status)
+		}
+	}
+	if st, err := device.SetMergeDeadline(cfg.StateDir, name, "20us"); err != nil || st.Merge.Deadline != 20*time.Microsecond || st.Merge.Auto {
+		t.Fatalf("%+v, %v", st.Merge, err)
+	}
+	if _, err := device.SetMergeDeadline(cfg.StateDir, name, "a while"); err == nil {
+		t.Fatal("accepted")
+	}
+}
