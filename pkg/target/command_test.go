@@ -259,3 +259,56 @@ func TestThereAreNoDefects(t *testing.T) {
 		t.Errorf("% x, % x", ten, twelve)
 	}
 }
+
+// FuzzCommands gives any command to a unit in memory and to one with jobs, and
+// wants the same answers and the same bytes.
+func FuzzCommands(f *testing.F) {
+	for _, u := range commands {
+		b := make([]byte, 16)
+		copy(b, u.Usage)
+		b[len(u.Usage)-1] = 0
+		f.Add(b, []byte("data"), uint16(512))
+	}
+	f.Fuzz(func(t *testing.T, command, data []byte, edtl uint16) {
+		if len(command) == 0 || len(command) > scsi.CDBLen || len(data) > 16384 {
+			return
+		}
+		memory, beside := newRig(t, nil), newBench(t, nil)
+		beside.Run = nil
+		var answers [2][]byte
+		for i, r := range []*rig{memory, beside.rig} {
+			_ = r.ram.WriteAt(pattern(1<<20), 0)
+			c := r.session(1, 1)
+			put := func(b []byte) int { clear(b[:16]); return copy(b, command) }
+			p := pdu.SCSICommand{Final: true, Read: len(data) == 0, Write: len(data) > 0, EDTL: uint32(max(int(edtl), len(data)))}
+			itt := c.command(p, put, data)
+			for c.drain(); len(c.in) > 0; {
+				if op, _ := pdu.Op(c.in); op != pdu.OpR2T {
+					break
+				}
+				w := c.r2t()
+				c.dataOut(itt, w.TTT, 0, w.Offset, true, make([]byte, w.Length))
+				c.drain()
+			}
+			got, a := c.result(itt)
+			answers[i] = append(got, a.Status)
+			if c.c.Gone(); r.buffered != 0 || r.conns != 0 {
+				t.Fatalf("% x: %d bytes of buffers", command, r.buffered)
+			}
+		}
+		one, two := make([]byte, 1<<20), make([]byte, 1<<20)
+		_, _ = memory.ram.ReadAt(one, 0), beside.ram.ReadAt(two, 0)
+		if !bytes.Equal(answers[0], answers[1]) && !differs(command[0]) || !bytes.Equal(one, two) {
+			t.Fatalf("% x: % .64x, with jobs % .64x, equal bytes %v", command, answers[0], answers[1], bytes.Equal(one, two))
+		}
+	})
+}
+
+// differs are commands whose answers depend on where the store is.
+func differs(op byte) bool {
+	switch op {
+	case scsi.OpInquiry, scsi.OpPrefetch10, scsi.OpPrefetch16, scsi.OpServiceActionIn16:
+		return true
+	}
+	return false
+}

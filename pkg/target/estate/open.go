@@ -6,4 +6,6 @@ import (
 )
 
 // openFile opens a file that exists.
-func openFile(s config.Store) (*target.File, error) { return target.OpenFile(s.File) }
+func openFile(s config.Store) (*target.File, error) {
+	return target.OpenFileWith(s.File, target.Options{Direct: s.Direct})
+}
