@@ -25,6 +25,7 @@ type Device struct {
 	ledger *ledgerFile
 	status *statusServer
 	record string                      // path of the record
+	places string                      // path of the file of places
 	keep   atomic.Bool                 // it stays after Close
 	resize atomic.Pointer[BlockDevice] // the kernel's device, told of growth
 	once   sync.Once
@@ -53,7 +54,7 @@ func Open(ctx context.Context, cfg Config) (*Device, error) {
 		return nil, err
 	}
 	if d.ledger, err = openLedger(base + ".ledger"); err == nil {
-		d.record = base + ".volume"
+		d.record, d.places = base+".volume", base+".places"
 		if err = d.open(ctx, base+".ctl"); err != nil {
 			err = errors.Join(err, d.ledger.close(false))
 		}
@@ -102,19 +103,23 @@ func (d *Device) open(ctx context.Context, control string) error {
 }
 
 func (d *Device) transports() ([]datapath.Transport, error) {
-	store := isids{dir: d.cfg.StateDir}
+	store, keys := isids{dir: d.cfg.StateDir}, make([]string, 0, len(d.cfg.Portals))
+	for _, portal := range d.cfg.Portals {
+		keys = append(keys, d.cfg.Initiator+" "+d.cfg.Target+" "+portal+" "+d.cfg.Name)
+	}
+	ids, err := store.get(keys...)
+	if err != nil {
+		return nil, fmt.Errorf("volume %s: %w", d.cfg.Name, err)
+	}
+	was := openPlaces(d.places)
 	all := make([]*iscsiPath, 0, len(d.cfg.Portals))
 	for i, portal := range d.cfg.Portals {
-		isid, err := store.get(d.cfg.Initiator + " " + d.cfg.Target + " " + portal + " " + d.cfg.Name)
-		if err != nil {
-			return nil, fmt.Errorf("volume %s: %w", d.cfg.Name, err)
-		}
 		source := ""
 		if i < len(d.cfg.Sources) {
 			source = d.cfg.Sources[i]
 		}
 		all = append(all, &iscsiPath{cfg: &d.cfg, portal: portal, session: iscsi.Config{
-			Portal: portal, InitiatorName: d.cfg.Initiator, TargetName: d.cfg.Target, ISID: isid, Auth: d.cfg.Auth,
+			Portal: portal, InitiatorName: d.cfg.Initiator, TargetName: d.cfg.Target, ISID: ids[i], Auth: d.cfg.Auth,
 			Source: source, Dial: d.cfg.Dial, ConnectTimeout: max(d.cfg.PathTimeout, loginMin), LoginTimeout: max(d.cfg.PathTimeout, loginMin),
 			PathTimeout: d.cfg.PathTimeout, CommandTimeout: d.cfg.CommandTimeout, QueueDepth: d.cfg.QueueDepth,
 		}})
@@ -122,6 +127,7 @@ func (d *Device) transports() ([]datapath.Transport, error) {
 	out := make([]datapath.Transport, 0, len(all))
 	for _, p := range all {
 		p.siblings = all
+		p.inherit(was)
 		out = append(out, p)
 	}
 	return out, nil
@@ -166,7 +172,7 @@ func (d *Device) Close(ctx context.Context) error {
 		}
 		d.end = errors.Join(d.end, d.ledger.close(d.end == nil))
 		if d.end == nil {
-			d.end = d.forget()
+			d.end = errors.Join(d.forget(), removeIfThere(d.places))
 		}
 		d.unlock()
 	})

@@ -2,6 +2,7 @@ package device
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,6 +21,7 @@ type iscsiPath struct {
 	portal   string
 	session  iscsi.Config
 	siblings []*iscsiPath // all paths of the volume, this one included
+	places   *places      // nil: nowhere
 
 	mu sync.Mutex
 	// last is where the latest session was: a login there with the same ISID
@@ -29,6 +31,8 @@ type iscsiPath struct {
 	// may have been anywhere, and only the clock ends their tasks.
 	moved time.Time
 	cur   *iscsi.Session
+	// first: nothing was tried yet, and last is a dead process's.
+	first bool
 }
 
 // group is a portal and the portal group it belongs to.
@@ -61,7 +65,10 @@ func (p *iscsiPath) Connect(ctx context.Context, sink blk.Sink) (datapath.Queue,
 	}
 	q := &iscsiQueue{p: p, s: s}
 	q.facts = p.facts(&id.Profile, s)
-	q.facts.Proof = p.arrived(s)
+	if q.facts.Proof, err = p.arrived(s); err != nil {
+		s.Abort(err)
+		return nil, err
+	}
 	if id.Evidence&blk.CacheLost != 0 {
 		sink.Evidence(blk.CacheLost)
 	}
@@ -94,17 +101,44 @@ func (p *iscsiPath) dial(ctx context.Context) (*iscsi.Session, error) {
 	return nil, fmt.Errorf("portal %s: redirected more than %d times, last to %s", p.portal, maxRedirects, cfg.Portal)
 }
 
-// arrived notes where a new session is, and reports whether its login ended
-// all of the path's earlier ones: same address, same portal group, same ISID.
-func (p *iscsiPath) arrived(s *iscsi.Session) (proof bool) {
+// inherit takes over where a dead process's session was.
+func (p *iscsiPath) inherit(was *places) {
+	var elsewhere time.Duration
+	p.places = was
+	p.last, elsewhere = was.get(p.portal, p.session.ISID, p.cfg.FenceTimeout)
+	if p.first = p.last.known; elsewhere > 0 {
+		p.moved = time.Now().Add(elsewhere - p.cfg.FenceTimeout)
+	}
+}
+
+// arrived notes where a new session is, for the process after this one too,
+// before it carries anything. It reports whether its login ended all of the
+// path's earlier ones: same address, same portal group, same ISID.
+func (p *iscsiPath) arrived(s *iscsi.Session) (proof bool, err error) {
 	info := s.Info()
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.cur = s
-	if !p.last.known && info.Remote.String() != p.session.Portal {
+	p.mu.Unlock()
+	proof, here := p.note(group{known: true, address: info.Remote.String(), tpgt: info.TPGT})
+	if p.places == nil {
+		return proof, nil
+	}
+	return proof, p.places.put(p.portal, here, p.cfg.Portals)
+}
+
+// note takes note of a login's place; here is what the next process must know.
+func (p *iscsiPath) note(at group) (proof bool, here place) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.last.known && at.address != p.session.Portal {
 		p.moved = time.Now() // redirected, or a name: a dead process may have been elsewhere
 	}
-	return p.settle(group{known: true, address: info.Remote.String(), tpgt: info.TPGT})
+	proof = p.settle(at)
+	here = place{ISID: hex.EncodeToString(p.session.ISID[:]), Address: at.address, TPGT: at.tpgt}
+	if !proof {
+		here.Settled = int64(sinceBoot() + p.cfg.FenceTimeout - time.Since(p.moved))
+	}
+	return proof, here
 }
 
 // settle takes note of a session's place. Under mu.
@@ -127,8 +161,13 @@ func (p *iscsiPath) stayed() bool {
 // (RFC 7143 6.3.5).
 func (p *iscsiPath) ProveDead(ctx context.Context) error {
 	p.mu.Lock()
-	lost, stayed := p.last, p.stayed()
+	lost, stayed, first := p.last, p.stayed(), p.first
+	p.first = false
 	p.mu.Unlock()
+	if first {
+		// The path is about to log in itself: the two would end each other.
+		return errors.New("the path's own login comes first")
+	}
 	if !stayed {
 		return errors.New("the path has moved: its earlier sessions were elsewhere")
 	}

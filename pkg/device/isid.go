@@ -29,31 +29,49 @@ type isidFile struct {
 // unique per path (RFC 7143 4.4.3.1, case A-41).
 type isids struct{ dir string }
 
-// get returns the path's ISID, made and stored at its first use.
-func (s isids) get(key string) (isid [6]byte, err error) {
+// get returns the ISIDs of a volume's paths, made and stored at their first use:
+// all at once, since the file is that of all volumes.
+func (s isids) get(keys ...string) ([][6]byte, error) {
 	unlock, err := lockFile(filepath.Join(s.dir, "isids.lock"), false)
 	if err != nil {
-		return isid, err
+		return nil, err
 	}
 	defer unlock()
 	path := filepath.Join(s.dir, "isids.json")
 	f, err := readISIDs(path)
 	if err != nil {
-		return isid, err
+		return nil, err
 	}
+	known := len(f.ISIDs)
+	out := make([][6]byte, 0, len(keys))
+	for _, key := range keys {
+		isid, err := f.get(key)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w; move it away once no volume is attached", path, err)
+		}
+		out = append(out, isid)
+	}
+	if len(f.ISIDs) == known {
+		return out, nil
+	}
+	return out, writeFile(path, f)
+}
+
+// get finds the ISID of a path, or draws one.
+func (f *isidFile) get(key string) (isid [6]byte, err error) {
 	if text, ok := f.ISIDs[key]; ok {
 		b, err := hex.DecodeString(text)
 		if err != nil || len(b) != len(isid) {
-			return isid, fmt.Errorf("%s: the ISID of %q is damaged; move the file away once no volume is attached", path, key)
+			return isid, fmt.Errorf("the ISID of %q is damaged", key)
 		}
 		return [6]byte(b), nil
 	}
 	if len(f.ISIDs) >= maxISIDs {
-		return isid, fmt.Errorf("%s holds %d ISIDs; move it away once no volume is attached", path, len(f.ISIDs))
+		return isid, fmt.Errorf("it holds %d ISIDs", len(f.ISIDs))
 	}
 	isid = f.fresh()
 	f.ISIDs[key] = hex.EncodeToString(isid[:])
-	return isid, writeFile(path, f)
+	return isid, nil
 }
 
 // fresh draws an ISID of the random format (type 10b) that no other path has.
@@ -106,7 +124,11 @@ func readBounded(path string) ([]byte, error) {
 
 // writeFile replaces path by v as JSON, so that a crash leaves the old or the
 // new content, on stable storage.
-func writeFile(path string, v any) error {
+func writeFile(path string, v any) error { return replaceFile(path, v, true) }
+
+// replaceFile is writeFile that need not survive more than a kill of this
+// process, when stable is false.
+func replaceFile(path string, v any, stable bool) error {
 	b, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
 		return err
@@ -116,13 +138,13 @@ func writeFile(path string, v any) error {
 		return err
 	}
 	defer func() { _ = os.Remove(tmp.Name()) }()
-	if _, err = tmp.Write(append(b, '\n')); err == nil {
+	if _, err = tmp.Write(append(b, '\n')); err == nil && stable {
 		err = tmp.Sync()
 	}
 	if err = errors.Join(err, tmp.Close()); err != nil {
 		return err
 	}
-	if err = os.Rename(tmp.Name(), path); err != nil {
+	if err = os.Rename(tmp.Name(), path); err != nil || !stable {
 		return err
 	}
 	d, err := os.Open(filepath.Dir(path))

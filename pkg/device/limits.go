@@ -41,6 +41,8 @@ const (
 	statusTimeout = time.Second
 	// maxISIDs bounds the ISID file.
 	maxISIDs = 65536
+	// maxPortalName bounds a portal in a file of ours, bytes.
+	maxPortalName = 512
 	// maxStateFile bounds a file of ours that is read back, bytes.
 	maxStateFile = 16 << 20
 	// maxRequest bounds one request on a control socket, bytes.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
+	"github.com/csi-mpath/csi-mpath/pkg/datapath"
 	"github.com/csi-mpath/csi-mpath/pkg/device"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
 	"github.com/csi-mpath/csi-mpath/pkg/target"
@@ -161,4 +162,80 @@ func TestAfterAKillALoginThatWasRedirectedElsewhereIsNoProof(t *testing.T) {
 		}
 		return false
 	})
+}
+
+func TestAfterAKillALoginAtHomeIsNoProofForASessionThatWasRedirected(t *testing.T) {
+	inTime(t, func(t *testing.T, fence time.Duration) (late bool) {
+		r := newRig(t, 2, target.Config{})
+		cfg := r.config()
+		cfg.Portals, cfg.FenceTimeout = cfg.Portals[:1], fence
+		redirect := func(to string) {
+			r.srv.Do(func(m *target.Machine) {
+				if err := m.Redirect(r.portals[0].Number(), to, false); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		redirect(r.portals[1].Addr())
+		r.open(cfg, 1)
+		hold, err := r.srv.Hold(target.Match{Kind: target.Writes, Count: 1}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.send(blk.Write, 0, 4096, 1)
+		<-hold.Arrived()
+		cfg.StateDir = r.killedState(cfg)
+		redirect("")
+		second := newRigOver(r)
+		cfg.Events = second.event
+		start := time.Now()
+		second.open(cfg, 1) // not redirected: in another portal group than the session that died
+		doubts := second.dev.Status().InDoubt
+		w2 := second.send(blk.Write, 0, 4096, 2)
+		hold.Release()
+		second.until("the late write executed", func() bool { return hold.Len() == 0 })
+		if time.Since(start) >= fence {
+			return true
+		}
+		if doubts != 1 {
+			t.Fatalf("the write is held by the target, and %d ranges are in doubt", doubts)
+		}
+		second.until("the newer write answered", func() bool { _, ok := second.answered(w2); return ok })
+		if got := r.content(0); got != 2 {
+			t.Fatalf("the block holds write %d, want 2", got)
+		}
+		return false
+	})
+}
+
+func TestAfterAKillASiblingPortalProvesTheFenceOfADeadOne(t *testing.T) {
+	r := newRig(t, 0, target.Config{})
+	for range 2 {
+		p, err := r.srv.ListenPortal("127.0.0.1:0", target.PortalConfig{TPGT: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.portals = append(r.portals, p)
+	}
+	cfg := r.config()
+	cfg.FenceTimeout = time.Hour // only a proof can end the wait
+	r.open(cfg, 2)
+	hold, err := r.srv.Hold(target.Match{Kind: target.Writes, Count: 1}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.send(blk.Write, 0, 4096, 1)
+	<-hold.Arrived()
+	lost := r.busyPath()
+	cfg.StateDir = r.killedState(cfg)
+	r.portals[lost].Kill() // and it does not come back
+	second := newRigOver(r)
+	cfg.Events = second.event
+	second.open(cfg, 1)
+	second.do(blk.Write, 0, 4096, 2)
+	second.until("the fence", func() bool { return second.saw(datapath.Fenced) > 0 })
+	hold.Release()
+	if got := r.content(0); got != 2 {
+		t.Fatalf("the block holds write %d, want 2", got)
+	}
 }

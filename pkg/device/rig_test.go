@@ -89,7 +89,7 @@ func (r *rig) killedState(cfg device.Config) string {
 		r.Fatal(err)
 	}
 	r.Cleanup(func() { _ = os.RemoveAll(dir) })
-	for _, pattern := range []string{"*.ledger", "*.json", "*.volume"} {
+	for _, pattern := range []string{"*.ledger", "*.json", "*.volume", "*.places"} {
 		files, _ := filepath.Glob(filepath.Join(cfg.StateDir, pattern))
 		for _, f := range files {
 			b, err := os.ReadFile(f)

@@ -9,17 +9,25 @@ import (
 	"testing"
 )
 
+func oneISID(dir, key string) (id [6]byte, err error) {
+	ids, err := isids{dir}.get(key)
+	if err == nil {
+		id = ids[0]
+	}
+	return id, err
+}
+
 func TestAPathKeepsItsISIDAcrossRestartsAndSharesItWithNobody(t *testing.T) {
 	dir := t.TempDir()
-	first, err := isids{dir}.get("a")
+	first, err := oneISID(dir, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := isids{dir}.get("b")
+	other, err := oneISID(dir, "b")
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := isids{dir}.get("a")
+	again, err := oneISID(dir, "a")
 	if err != nil || again != first || other == first {
 		t.Fatalf("%x, %x, %x, %v", first, other, again, err)
 	}
@@ -35,7 +43,7 @@ func TestConcurrentPathsGetDifferentISIDs(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
-			id, err := isids{dir}.get(string(rune('a' + i)))
+			id, err := oneISID(dir, string(rune('a'+i)))
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil || seen[id] {
