@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// grower is a store that can become longer. Grow must not run beside another
-// method of its store but Flush.
+// grower is a store that can become longer. Grow runs with the machine's lock
+// held, beside the jobs of its unit: none of them looks beyond the old end.
 type grower interface{ Grow(size uint64) error }
 
 // growPiece is what Grow copies at once, bytes.
@@ -23,6 +23,7 @@ func (r *RAM) Grow(size uint64) error {
 		defer r.locks[i].Unlock()
 	}
 	mem := make([]byte, size)
+	hugePages(mem)
 	for at := 0; at < len(r.mem); at += growPiece {
 		if piece := r.mem[at:min(at+growPiece, len(r.mem))]; !allZero(piece) {
 			copy(mem[at:], piece)

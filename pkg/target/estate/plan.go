@@ -199,6 +199,8 @@ func (p *plan) open(c config.LUN) (*lun, error) {
 	p.undo = append(p.undo, func() { _ = f.Close() })
 	l := &lun{cfg: c, size: f.Size() - f.Size()%uint64(c.BlockSize), store: f}
 	switch end := f.Size(); {
+	case f.Alignment() > uint64(c.BlockSize):
+		err = fmt.Errorf("%s has direct I/O in units of %d bytes, more than the block size %d", c.Store.File, f.Alignment(), c.BlockSize)
 	case l.size < c.Store.Size:
 		err = f.Grow(c.Store.Size)
 		l.size = c.Store.Size
