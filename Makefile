@@ -106,11 +106,15 @@ bench-peers: build ## against nbdkit, qemu and libiscsi, in interleaved rounds (
 	@$(GO) build -o $(BIN)/bench ./test/bench
 	@$(BIN)/bench --bin $(BIN)/csi-mpath $(if $(JSON),--json $(JSON))
 
+.PHONY: bench-seeds
+bench-seeds: build ## the five founding ideas, each against the design it replaced (no root, 6 minutes): JSON=FILE, PLOT=DIR
+	@$(if $(PLOT),mkdir -p $(PLOT);) $(BIN)/csi-mpath bench seeds $(if $(PLOT),--plot $(PLOT)) $(if $(JSON),--json >$(JSON))
+
 .PHONY: setup-vm
 setup-vm:
 	@test/setup.sh $(VM_PACKAGES)
 
-# Packages of VM tests, or the one named by VM: product, reclaim.
+# Packages of VM tests, or the one named by VM: product, reclaim, initiator.
 VM_PKGS := $(if $(VM),./test/vm/$(VM),$$(grep -rl --include='*_test.go' '^//go:build vm$$' test/vm | xargs -n1 dirname | sort -u | sed 's,^,./,'))
 
 # The kernel modules that every package of VM tests finds loaded.
@@ -143,10 +147,6 @@ endef
 .PHONY: e2e
 e2e: ## [not there yet] a real Kubernetes on this machine
 	$(call later,the CSI driver and its Kubernetes ring (test/e2e))
-
-.PHONY: bench-seeds
-bench-seeds: ## [not there yet] the five founding ideas, each against the design it replaced
-	$(call later,csi-mpath bench seeds (pkg/bench))
 
 .PHONY: image
 image: ## [not there yet] container image

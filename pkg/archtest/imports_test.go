@@ -98,6 +98,9 @@ func importFindings(s *source) []string {
 		if isOurs && !allowed(s.pkg(), r, ours) {
 			out = append(out, fmt.Sprintf("%s: %s may not import %s (allowed: %v)", s.path, s.pkg(), ours, r.may))
 		}
+		if strings.HasPrefix(path, "gonum.org/") && s.pkg() != "pkg/bench" {
+			out = append(out, fmt.Sprintf("%s: only pkg/bench may import %s: the node draws nothing", s.path, path))
+		}
 		if !isOurs {
 			ours = path
 		}
@@ -144,6 +147,7 @@ func TestTheImportRuleBites(t *testing.T) {
 		{"cmd/csi-mpath/x.go", module + "/pkg/sim", "may not import pkg/sim"},
 		{"cmd/csi-mpath/x.go", module + "/pkg/nbd/nbdtest", "may not import pkg/nbd/nbdtest"},
 		{"pkg/newroom/x.go", "fmt", "has no row"},
+		{"pkg/device/x.go", "gonum.org/v1/plot", "only pkg/bench may import"},
 	} {
 		got := importFindings(mustParse(t, c.file, "package x\nimport _ \""+c.path+"\"\n"))
 		if len(got) == 0 || !strings.Contains(got[0], c.want) {

@@ -1,0 +1,247 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"slices"
+	"time"
+)
+
+// metric names one figure of a sample, unit included.
+type metric string
+
+// sample is what one run of a side measured.
+type sample map[metric]float64
+
+// side is one way to do the work of an experiment. run does it for about d and
+// returns an error when a check failed.
+type side struct {
+	name string
+	run  func(ctx context.Context, d time.Duration) (sample, error)
+}
+
+// claim compares one figure of two sides; base "": the figure of ours itself.
+type claim struct {
+	name   string // "" is the experiment's
+	metric metric
+	ours   string // "" is the first side
+	base   string
+	goal   float64
+	atMost bool
+	seed   string
+}
+
+// experiment is sides that do the same work, ours first.
+type experiment struct {
+	name   string
+	sides  []side
+	claims []claim
+	length time.Duration // of one run; 0 is shortSample
+}
+
+// suite is one founding idea: its experiments, and its plot.
+type suite struct {
+	name  string
+	about string
+	make  func() []experiment
+	plot  func(ctx context.Context, p *plotter) error
+}
+
+// suites are all of them, in order.
+var suites = []suite{
+	{name: "S1", about: "path map: snapshot against locks", make: s1Experiments, plot: s1Plot},
+	{name: "S2", about: "tags: against four other allocators", make: s2Experiments, plot: s2Plot},
+	{name: "S3", about: "the submitter sends: against a dispatcher", make: s3Experiments, plot: s3Plot},
+}
+
+// SuiteNames lists what Options.Suites may hold.
+func SuiteNames() []string {
+	var out []string
+	for _, s := range suites {
+		out = append(out, s.name)
+	}
+	return out
+}
+
+// Options say what to run.
+type Options struct {
+	Suites []string // names of SuiteNames; empty: all
+	Rounds int      // 0 is MinRounds
+	// Quick runs everything once for a moment: the checks, and no figure worth
+	// anything.
+	Quick bool
+	// Plot is the folder for one SVG per suite; "" makes none.
+	Plot string
+	// Progress is told what happens; nil: nobody.
+	Progress io.Writer
+}
+
+// Seeds measures the founding ideas and returns a claim per goal. An error
+// means that a check failed, or that ctx ended; unmet goals are Verdict's.
+func Seeds(ctx context.Context, o Options) ([]Claim, error) {
+	if o.Rounds == 0 {
+		o.Rounds = MinRounds
+	}
+	if o.Rounds < 1 || o.Rounds > MaxRounds {
+		return nil, fmt.Errorf("%d rounds: 1 to %d are possible", o.Rounds, MaxRounds)
+	}
+	for _, n := range o.Suites {
+		if !slices.Contains(SuiteNames(), n) {
+			return nil, fmt.Errorf("suite %q is not known: use some of %v", n, SuiteNames())
+		}
+	}
+	r := &runner{Options: o, began: time.Now()}
+	for _, s := range suites {
+		if len(o.Suites) > 0 && !slices.Contains(o.Suites, s.name) {
+			continue
+		}
+		if err := r.suite(ctx, s); err != nil {
+			return r.claims, fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return r.claims, nil
+}
+
+type runner struct {
+	Options
+	claims []Claim
+	began  time.Time
+}
+
+func (r *runner) progress(format string, a ...any) {
+	if r.Progress != nil {
+		fmt.Fprintf(r.Progress, "%4.0fs  %s\n", time.Since(r.began).Seconds(), fmt.Sprintf(format, a...))
+	}
+}
+
+func (r *runner) suite(ctx context.Context, s suite) error {
+	r.progress("%s, %s (%d CPUs)", s.name, s.about, runtime.GOMAXPROCS(0))
+	for _, e := range s.make() {
+		if err := r.experiment(ctx, s.name, e); err != nil {
+			return fmt.Errorf("%s: %w", e.name, err)
+		}
+	}
+	if r.Plot == "" || s.plot == nil {
+		return nil
+	}
+	r.progress("%s: plot", s.name)
+	return s.plot(ctx, &plotter{dir: r.Plot, quick: r.Quick})
+}
+
+// experiment measures until the controls hold, a bounded number of times.
+func (r *runner) experiment(ctx context.Context, suite string, e experiment) error {
+	for try := 1; ; try++ {
+		samples, err := r.rounds(ctx, e)
+		if err != nil {
+			return err
+		}
+		claims, void := e.judge(suite, samples)
+		for i := range claims {
+			c := &claims[i]
+			r.progress("%s %s: %.3g [%.3g..%.3g] %s; %s against %s; A/A %.3f %s",
+				c.Claim, c.Metric, c.Ratio, c.Lo, c.Hi, c.goalText(), figure(c.Ours), figure(c.Theirs), c.Control, c.state())
+		}
+		if !void || try == maxTries || r.Quick {
+			r.claims = append(r.claims, claims...)
+			return nil
+		}
+		r.progress("%s: A/A is outside 1.00 +-%.2f: measured again", e.name, controlSpan)
+	}
+}
+
+// rounds runs every side once per round, the first one twice: its second list
+// is the control, and the last of the result. The order is reversed every other
+// round (ABBA), so that a drift hits both sides alike.
+func (r *runner) rounds(ctx context.Context, e experiment) ([][]sample, error) {
+	all := append(slices.Clone(e.sides), e.sides[0])
+	out := make([][]sample, len(all))
+	rounds := r.Rounds
+	if r.Quick {
+		rounds = 1
+	}
+	for round := range rounds {
+		for i := range all {
+			k := i
+			if round%2 == 1 {
+				k = len(all) - 1 - i
+			}
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			runtime.GC()
+			s, err := all[k].run(ctx, r.length(e))
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", all[k].name, err)
+			}
+			out[k] = append(out[k], s)
+		}
+	}
+	return out, nil
+}
+
+func (r *runner) length(e experiment) time.Duration {
+	switch {
+	case r.Quick:
+		return quickSample
+	case e.length != 0:
+		return e.length
+	}
+	return shortSample
+}
+
+// judge makes the claims; void tells whether one with a goal has a control that
+// does not hold.
+func (e *experiment) judge(suite string, samples [][]sample) (out []Claim, void bool) {
+	for _, c := range e.claims {
+		name := c.name
+		if name == "" {
+			name = e.name
+		}
+		o := Claim{Suite: suite, Claim: name, Metric: string(c.metric), Baseline: c.base, Goal: c.goal, AtMost: c.atMost, Seed: c.seed,
+			Rounds: len(samples[0])}
+		ours := e.values(samples, c.ours, c.metric)
+		o.Ours = median(ours)
+		values := ours
+		if c.base != "" {
+			theirs := e.values(samples, c.base, c.metric)
+			o.Theirs = median(theirs)
+			values = paired(ours, theirs)
+			o.Control = median(paired(column(samples[len(samples)-1], c.metric), column(samples[0], c.metric)))
+			o.Void = math.Abs(o.Control-1) > controlSpan
+		}
+		o.judge(values)
+		void = void || o.Void && !o.reported()
+		out = append(out, o)
+	}
+	return out, void
+}
+
+func (e *experiment) values(samples [][]sample, name string, m metric) []float64 {
+	if name == "" {
+		return column(samples[0], m)
+	}
+	i := slices.IndexFunc(e.sides, func(s side) bool { return s.name == name })
+	if i < 0 {
+		panic("bench: BUG: no side " + name)
+	}
+	return column(samples[i], m)
+}
+
+func column(s []sample, m metric) []float64 {
+	out := make([]float64, 0, len(s))
+	for _, x := range s {
+		out = append(out, x[m])
+	}
+	return out
+}
+
+// errCheck marks a failed check: what was measured did not do its work.
+var errCheck = errors.New("check failed")
+
+func checkf(format string, a ...any) error {
+	return fmt.Errorf("%w: %s", errCheck, fmt.Sprintf(format, a...))
+}

@@ -1,0 +1,169 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/datapath"
+)
+
+// S3: the whole datapath over paths in memory. Clients write 4 KiB, each with a
+// number of requests outstanding; the in-flight table of I3 is kept. One
+// operation is one request answered.
+
+const (
+	s3Lanes = 12
+	// s3Capped is the rate of a capped path, commands per second.
+	s3Capped = 40000
+)
+
+// loadFor sizes the clients so that they want more than the tags of one path.
+func loadFor(lanes, depth int, single bool) load {
+	l := load{lanes: lanes, depth: min(256, max(16, depth/8)), single: single}
+	if lanes == 1 {
+		l.depth = min(256, depth)
+	}
+	return l
+}
+
+// pathsOf makes n paths, capped to rate commands per second each, or not at 0.
+func pathsOf(n, depth, lanes int, rate float64) []*nullPath {
+	out := make([]*nullPath, n)
+	for i := range out {
+		out[i] = newNullPath(i, depth, lanes)
+		if rate > 0 {
+			out[i].pump = newPump(rate)
+		}
+	}
+	return out
+}
+
+// datapathSide measures the datapath with the default selector.
+func datapathSide(name string, paths, depth int, l load, rate float64) side {
+	return side{name, func(ctx context.Context, d time.Duration) (s sample, err error) {
+		ps := pathsOf(paths, depth, l.lanes, rate)
+		dev, err := openDevice(ctx, nil, ps)
+		if err != nil {
+			return nil, err
+		}
+		lanes := make([]*datapath.Lane, l.lanes)
+		s, err = l.run(ctx, d, func(i int) (submitter, error) {
+			var err error
+			lanes[i], err = dev.OpenLane(l.depth)
+			return lanes[i], err
+		})
+		for _, lane := range lanes {
+			if lane != nil {
+				lane.Close()
+			}
+		}
+		if err := errors.Join(err, closeDevice(dev, ps)); err != nil {
+			return nil, err
+		}
+		counts := make([]int64, 0, len(ps))
+		for _, p := range ps {
+			counts = append(counts, p.answered())
+		}
+		s[shareError] = deviation(counts)
+		return s, nil
+	}}
+}
+
+func s3Experiments() []experiment {
+	var out []experiment
+	for _, lanes := range []int{s3Lanes, 1} {
+		for _, single := range []bool{false, true} {
+			for _, depth := range []int{64, 2048} {
+				out = append(out, againstDispatcher(lanes, depth, single))
+			}
+		}
+	}
+	for _, lanes := range []int{s3Lanes, 1} {
+		for _, depth := range []int{64, 2048} {
+			out = append(out, twoPaths(lanes, depth))
+		}
+	}
+	return append(out, cappedPaths())
+}
+
+func againstDispatcher(lanes, depth int, single bool) experiment {
+	l := loadFor(lanes, depth, single)
+	e := experiment{
+		name: fmt.Sprintf("null paths, %d lanes, depth %d", lanes, depth),
+		sides: []side{
+			datapathSide("datapath", 2, depth, l, 0),
+			dispatcherSide("dispatcher", dispatchQueued, 2, depth, l),
+			dispatcherSide("dispatcher without path goroutines", dispatchInline, 2, depth, l),
+		},
+	}
+	if single {
+		e.name += ", unbatched"
+	}
+	ratio := claim{metric: opsPerSecond, base: "dispatcher"}
+	switches := claim{metric: contextSwitches, base: "dispatcher"}
+	main := lanes == s3Lanes && !single
+	if main {
+		ratio.goal = 3
+		switches.goal, switches.atMost = 0.2, true
+	}
+	e.claims = []claim{ratio, {metric: opsPerCPU, base: "dispatcher"}, switches,
+		{metric: opsPerSecond, base: "dispatcher without path goroutines"}}
+	if main {
+		e.sides = append(e.sides, dispatcherSide("textbook dispatcher", dispatchTextbook, 2, depth, l))
+		e.claims = append(e.claims, claim{name: "the baseline is no straw man", metric: opsPerSecond,
+			ours: "dispatcher", base: "textbook dispatcher", goal: 0.95})
+	}
+	return e
+}
+
+func twoPaths(lanes, depth int) experiment {
+	l := loadFor(lanes, depth, false)
+	e := experiment{
+		name: fmt.Sprintf("two null paths over one, %d lanes, depth %d", lanes, depth),
+		sides: []side{
+			datapathSide("two paths", 2, depth, l, 0),
+			datapathSide("one path", 1, depth, l, 0),
+			dispatcherSide("dispatcher, two", dispatchQueued, 2, depth, l),
+			dispatcherSide("dispatcher, one", dispatchQueued, 1, depth, l),
+		},
+		claims: []claim{
+			{metric: opsPerSecond, base: "one path", seed: "0.64, then 0.92"},
+			{name: "the dispatcher's two over one", metric: opsPerSecond, ours: "dispatcher, two", base: "dispatcher, one"},
+		},
+	}
+	if lanes == s3Lanes {
+		e.claims[0].goal = 1.0
+	}
+	return e
+}
+
+func cappedPaths() experiment {
+	l := loadFor(s3Lanes, 2048, false)
+	return experiment{
+		name:   fmt.Sprintf("two capped paths over one, %d lanes", s3Lanes),
+		length: longSample,
+		sides: []side{
+			datapathSide("two paths", 2, 2048, l, s3Capped),
+			datapathSide("one path", 1, 2048, l, s3Capped),
+		},
+		claims: []claim{
+			{metric: opsPerSecond, base: "one path", goal: 1.8},
+			{name: "shares of two capped paths within 1 s", metric: shareError, goal: 0.05, atMost: true},
+		},
+	}
+}
+
+func s3Plot(ctx context.Context, p *plotter) error {
+	return p.overWorkers(ctx, "s3-null-path.svg", "S3: 4 KiB writes over null paths, depth 64", func(n int) []side {
+		l := loadFor(s3Lanes, 64, false)
+		l.lanes = n
+		return []side{
+			datapathSide("two paths", 2, 64, l, 0),
+			datapathSide("one path", 1, 64, l, 0),
+			dispatcherSide("dispatcher, two paths", dispatchQueued, 2, 64, l),
+			dispatcherSide("dispatcher, one path", dispatchQueued, 1, 64, l),
+		}
+	})
+}
