@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/auth"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/test/port"
 )
 
 const tgtName = "iqn.2026-01.io.csi-mpath:t1"
@@ -37,12 +37,12 @@ func tgtd(t *testing.T, extra ...[]string) string {
 	if err := os.Truncate(img, 256<<20); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	held, err := port.Hold()
 	if err != nil {
 		t.Fatal(err)
 	}
-	portal := l.Addr().String()
-	l.Close()
+	t.Cleanup(func() { _ = held.Close() })
+	portal := held.Addr()
 	env := append(os.Environ(), "TGT_IPC_SOCKET="+filepath.Join(dir, "ipc"))
 	cmd := exec.Command("tgtd", "-f", "--iscsi", "portal="+portal)
 	cmd.Env = env
@@ -59,7 +59,7 @@ func tgtd(t *testing.T, extra ...[]string) string {
 		}
 		return nil
 	}
-	wait := time.After(5 * time.Second)
+	wait := time.After(patience)
 	for adm("--op", "new", "--mode", "target", "--tid", "1", "-T", tgtName) != nil {
 		select {
 		case <-wait:
@@ -86,7 +86,7 @@ func tgtConfig(portal string) Config {
 
 func deadline(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
