@@ -101,10 +101,10 @@ scale: ## VOLUMES=1000 volumes x 2 paths in one process: memory, idle CPU, all p
 	@$(BIN)/scale --volumes $(VOLUMES) --json $(OUT)/scale.json
 
 .PHONY: bench-peers
-bench-peers: build ## against nbdkit, qemu and libiscsi, in interleaved rounds (root, half an hour): JSON=FILE for the claims
+bench-peers: build ## against nbdkit, qemu and libiscsi, in interleaved rounds (root, most of an hour): SUITES=target,initiator,nbd,iscsi JSON=FILE
 	@test/setup.sh $(DEMO_PACKAGES) $(BENCH_PACKAGES)
 	@$(GO) build -o $(BIN)/bench ./test/bench
-	@$(BIN)/bench --bin $(BIN)/csi-mpath $(if $(JSON),--json $(JSON))
+	@$(BIN)/bench --bin $(BIN)/csi-mpath $(if $(SUITES),--suites $(SUITES)) $(if $(JSON),--json $(JSON))
 
 .PHONY: bench-seeds
 bench-seeds: build ## the five founding ideas, each against the design it replaced (no root, 6 minutes): JSON=FILE, PLOT=DIR
