@@ -9,11 +9,8 @@ import (
 // held, beside the jobs of its unit: none of them looks beyond the old end.
 type grower interface{ Grow(size uint64) error }
 
-// growPiece is what Grow copies at once, bytes.
-const growPiece = 64 << 10
-
-// Grow makes the store size bytes long; what is new is zero. It copies, but
-// touches no memory for what was never written.
+// Grow makes the store size bytes long; what is new is zero. It copies the
+// pages that are mapped.
 func (r *RAM) Grow(size uint64) error {
 	if size < r.Size() {
 		return fmt.Errorf("target store: %d bytes in memory do not become %d", r.Size(), size)
@@ -24,9 +21,9 @@ func (r *RAM) Grow(size uint64) error {
 	}
 	mem := make([]byte, size)
 	hugePages(mem)
-	for at := 0; at < len(r.mem); at += growPiece {
-		if piece := r.mem[at:min(at+growPiece, len(r.mem))]; !allZero(piece) {
-			copy(mem[at:], piece)
+	for at := uint64(0); at < uint64(len(r.mem)); at += ramPage {
+		if p := at / ramPage; r.mapped[p/64]>>(p%64)&1 != 0 {
+			copy(mem[at:], r.mem[at:min(at+ramPage, uint64(len(r.mem)))])
 		}
 	}
 	r.mem = mem

@@ -114,10 +114,10 @@ func TestServersGrowFilesAndRefuseWhatWouldShrink(t *testing.T) {
 }
 
 func TestRAMThatGrowsKeepsItsBytes(t *testing.T) {
-	const size = 3*growPiece + 512
+	const size, piece = 70*ramPage + 512, 8 * ramPage
 	r, want := NewRAM(size), pattern(size)
-	clear(want[growPiece : 2*growPiece])
-	if err := errors.Join(r.WriteAt(want, 0), r.Grow(2*size)); err != nil {
+	clear(want[piece : 2*piece])
+	if err := errors.Join(r.WriteAt(want[:piece], 0), r.WriteAt(want[2*piece:], 2*piece), r.Grow(2*size)); err != nil {
 		t.Fatal(err)
 	}
 	got := make([]byte, 2*size)
