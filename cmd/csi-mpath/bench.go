@@ -40,6 +40,9 @@ them. A/A measures the same side against itself: a claim is VOID when that leave
 1.00 +-0.05, and is measured again first, up to three times. A quiet machine
 helps. GOMAXPROCS says how many CPUs are used.
 
+Rare events (context switches) are counted per round instead: each has to meet the
+goal, and A/A means nothing.
+
 Exit code 1: a check failed, or a claim is void or not met.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

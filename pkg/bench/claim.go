@@ -26,6 +26,8 @@ type Claim struct {
 	// figure is reported only.
 	Goal   float64 `json:"goal"`
 	AtMost bool    `json:"at_most,omitempty"`
+	// EveryRound: Met asks for the goal in each round, and Control for nothing.
+	EveryRound bool `json:"every_round,omitempty"`
 	Met    bool    `json:"met"`
 	// Void: the same side measured against itself left 1 by more than 5%.
 	Void bool `json:"void,omitempty"`
@@ -73,13 +75,17 @@ func (c *Claim) judge(values []float64) {
 		return
 	}
 	c.Ratio, c.Lo, c.Hi = median(values), slices.Min(values), slices.Max(values)
+	least, most := c.Ratio, c.Ratio
+	if c.EveryRound {
+		least, most = c.Lo, c.Hi
+	}
 	switch {
 	case c.reported():
 		c.Met = true
 	case c.AtMost:
-		c.Met = c.Ratio <= c.Goal
+		c.Met = most <= c.Goal
 	default:
-		c.Met = c.Ratio >= c.Goal
+		c.Met = least >= c.Goal
 	}
 	c.Met = c.Met && !c.Void
 }

@@ -106,7 +106,7 @@ func againstDispatcher(lanes, depth int, single bool) experiment {
 	main := lanes == s3Lanes && !single
 	if main {
 		ratio.goal = 3
-		switches.goal, switches.atMost = 0.2, true
+		switches.goal, switches.atMost, switches.everyRound = 0.2, true, true
 	}
 	e.claims = []claim{ratio, {metric: opsPerCPU, base: "dispatcher"}, switches,
 		{metric: opsPerSecond, base: "dispatcher without path goroutines"}}

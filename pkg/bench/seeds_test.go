@@ -137,6 +137,20 @@ func TestAClaimWithoutABaselineIsTheFigureItself(t *testing.T) {
 	}
 }
 
+func TestAGoalOfEveryRoundNeedsNoControl(t *testing.T) {
+	for worst, met := range map[float64]bool{0.19: true, 0.21: false} {
+		e := experiment{name: "e", sides: []side{fixed("ours", 0.01, worst), fixed("base", 1)},
+			claims: []claim{{metric: opsPerSecond, base: "base", goal: 0.2, atMost: true, everyRound: true}}}
+		r := &runner{Options: Options{Rounds: 7}}
+		if err := r.experiment(t.Context(), "S", e); err != nil {
+			t.Fatal(err)
+		}
+		if c := r.claims[0]; c.Met != met || c.Void {
+			t.Errorf("worst %v: %+v", worst, c)
+		}
+	}
+}
+
 func TestUnknownSuitesAndRoundsAreRefused(t *testing.T) {
 	for _, o := range []Options{{Suites: []string{"S9"}}, {Rounds: -1}, {Rounds: MaxRounds + 1}} {
 		if _, err := Seeds(t.Context(), o); err == nil {
