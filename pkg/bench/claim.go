@@ -28,7 +28,7 @@ type Claim struct {
 	AtMost bool    `json:"at_most,omitempty"`
 	// EveryRound: Met asks for the goal in each round, and Control for nothing.
 	EveryRound bool `json:"every_round,omitempty"`
-	Met    bool    `json:"met"`
+	Met        bool `json:"met"`
 	// Void: the same side measured against itself left 1 by more than 5%.
 	Void bool `json:"void,omitempty"`
 	// Control is the median of ours against ours; 0 for figures of one side.
