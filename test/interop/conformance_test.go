@@ -55,14 +55,22 @@ var runs = map[string]conformance{
 			"WriteSame10.InvalidDataOutSize": wantsPhysical, "WriteSame16.InvalidDataOutSize": wantsPhysical,
 			"WriteSame10.UnmapUnaligned": wantsPhysical, "WriteSame16.UnmapUnaligned": wantsPhysical},
 	},
-	"file, 4096-byte blocks": {
-		lun: func(t *testing.T) target.LUN {
-			return target.LUN{Store: diskFile(t, 40*mib, target.Options{}), Device: target.Device{BlockSize: 4096}}
-		},
+	"file": {
+		lun:   func(t *testing.T) target.LUN { return target.LUN{Store: diskFile(t, 4*mib, target.Options{})} },
 		paths: 2,
 		skips: map[string]string{"ReadOnly": wantsReadOnly, "CompareAndWrite.InvalidDataOutSize": wantsPhysical,
 			"WriteSame10.InvalidDataOutSize": wantsPhysical, "WriteSame16.InvalidDataOutSize": wantsPhysical,
 			"WriteSame10.UnmapUnaligned": wantsPhysical, "WriteSame16.UnmapUnaligned": wantsPhysical},
+	},
+	"RAM, 4096-byte blocks": {
+		lun: func(*testing.T) target.LUN {
+			return target.LUN{Store: target.NewRAM(40 * mib), Device: target.Device{BlockSize: 4096}}
+		},
+		paths: 1,
+		skips: map[string]string{"ReadOnly": wantsReadOnly, "CompareAndWrite.InvalidDataOutSize": wantsPhysical,
+			"WriteSame10.InvalidDataOutSize": wantsPhysical, "WriteSame16.InvalidDataOutSize": wantsPhysical,
+			"WriteSame10.UnmapUnaligned": wantsPhysical, "WriteSame16.UnmapUnaligned": wantsPhysical,
+			"MultipathIO": wantsPaths},
 		failures: map[string]string{"ExtendedCopy.Simple": "prepares itself with a WRITE(16) of 2048 blocks, here 8 MiB, " +
 			"whatever MAXIMUM TRANSFER LENGTH says; the copy it is about is not offered anyway"},
 	},
