@@ -26,11 +26,11 @@ type path struct {
 	tpgt, group uint16
 
 	delay, jitter time.Duration
-	rate          int       // bytes per second, 0 without bound
-	hole          [2]bool   // bytes of that direction vanish
-	frozen        time.Time // until when a sender stands in its call
-	down          bool      // connections are refused
-	foreign       bool      // another volume has the number of ours
+	rate          int           // bytes per second, 0 without bound
+	hole          [2]bool       // bytes of that direction vanish
+	stands        time.Duration // how long a sender stands in each call
+	down          bool          // connections are refused
+	foreign       bool          // another volume has the number of ours
 	links         []*link
 	healed        chan struct{} // closed and replaced when something of it is back
 }

@@ -319,7 +319,7 @@ func (c *client) draw() *op {
 	}
 	total := int(c.o.size) / c.o.bs
 	area, n := min(hotBlocks, total), 1+c.rng.IntN(6)
-	if c.rng.IntN(10) == 0 {
+	if c.rng.IntN(100) < c.setup.LargeShare {
 		area, n = total, 1+c.rng.IntN(c.setup.Large/c.o.bs)
 	}
 	n = min(n, area)

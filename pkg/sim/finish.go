@@ -37,6 +37,31 @@ func (r *run) watch() {
 	r.w.after(watchEvery, r.watch)
 }
 
+// look notes when paths are usable, until the run is over: noPathTimeout counts
+// from the loss of the last one, so an error sooner after a look is wrong.
+func (r *run) look() {
+	t := time.NewTicker(watchEvery / 5)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-r.over:
+			return
+		}
+		r.oracle.mu.Lock()
+		p, dead := r.proc, r.proc.dead
+		r.oracle.mu.Unlock()
+		if dead || p.dev.Status().Usable == 0 {
+			continue
+		}
+		r.oracle.mu.Lock()
+		if !p.dead {
+			r.oracle.usable = time.Now()
+		}
+		r.oracle.mu.Unlock()
+	}
+}
+
 // inFlight lists what is in flight on connections that live.
 func (c *client) inFlight() (all []*flight) {
 	if c.conn == nil || c.conn.dead {
@@ -199,6 +224,7 @@ func (r *run) end() {
 			c.conn.lane.Close()
 		}
 	}
+	close(r.over)
 	r.jobs.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), r.oracle.slack)
 	defer cancel()

@@ -85,6 +85,10 @@ func (g *generator) limits() {
 		s.Large = 400 << 10 // more parts than one wave has
 	}
 	s.Large = min(s.Large, s.Blocks*s.BlockSize)
+	if g.IntN(3) == 0 { // payloads too long to be copied beside their headers
+		s.LargeShare, s.Large, s.MaxTransfer, s.MaxBurst = 50, 64<<10, 64<<10, 1<<20
+		s.FirstBurst = pickOf[uint](g, 512, 64<<10)
+	}
 	s.InitialR2T = g.IntN(3) == 0
 	s.NoImmediate = g.IntN(3) == 0
 	s.WriteThrough = g.IntN(8) == 0
@@ -131,7 +135,9 @@ var drawn = []struct {
 	{4, func(g *generator, at time.Duration) {
 		g.add(at, g.short(), "rate", g.path(), strconv.Itoa(20_000+g.IntN(2_000_000)))
 	}},
-	{4, func(g *generator, at time.Duration) { g.add(at, g.short(), "freeze", g.path()) }},
+	{4, func(g *generator, at time.Duration) {
+		g.add(at, g.short(), "freeze", g.path(), g.between(0, 4*time.Second).String())
+	}},
 	{6, func(g *generator, at time.Duration) { g.add(at, g.short(), "down", g.path()) }},
 	{6, func(g *generator, at time.Duration) { g.add(at, g.kept(), "hold", g.kind(), g.count(8)) }},
 	{6, func(g *generator, at time.Duration) { g.add(at, g.kept(), "hold", g.kind(), g.count(8), "late") }},
@@ -223,10 +229,11 @@ func (g *generator) orphan(at time.Duration) {
 	}
 }
 
-// stuck is a sender that stands in its call while its path is given up.
+// stuck is a sender that stands in its call, with what others queued meanwhile,
+// while its path is given up.
 func (g *generator) stuck(at time.Duration) {
-	p := g.path()
-	long := g.between(g.s.Setup.PathTimeout, 3*g.s.Setup.PathTimeout)
-	g.add(at, long, "freeze", p)
+	p, limit := g.path(), g.s.Setup.PathTimeout
+	long := g.between(limit, 3*limit)
+	g.add(at, long, "freeze", p, g.between(limit/4, limit).String())
 	g.add(at, long, "hole", p, "rx")
 }

@@ -18,6 +18,7 @@ type rec struct {
 	v          uint64
 	start, end int // end 0: not answered
 	seen       int // end of the first read that returned it, 0 for none
+	dead       int // since when it is certain that another came after it, 0 for not
 	failed     bool
 	durable    int // since when it must survive a loss of power, 0 for not
 }
@@ -74,6 +75,9 @@ func (h *history) allowed(block int, v uint64, start int) bool {
 			continue
 		}
 		known = true
+		if r.dead != 0 && r.dead < start {
+			continue
+		}
 		if r.end == 0 || !h.over(block, r.end, start) {
 			return true
 		}
@@ -81,14 +85,19 @@ func (h *history) allowed(block int, v uint64, start int) bool {
 	return known && v == 0 && !h.over(block, 0, start)
 }
 
-// saw notes that a read which ends now returned v.
-func (h *history) saw(block int, v uint64) {
+// saw notes that a read which began at begin and ends now returned v: what had
+// ended before it began came before v, and can not come back (that is what a
+// late copy of a write does, I3).
+func (h *history) saw(block int, v uint64, begin int) {
 	if v == 0 {
 		return // of which of the writes is not known
 	}
 	for _, r := range h.blocks[block] {
 		if r.v == v && r.seen == 0 {
 			r.seen = h.clock
+		}
+		if r.v != v && r.end != 0 && r.end <= begin && r.dead == 0 {
+			r.dead = h.clock
 		}
 	}
 }

@@ -28,9 +28,20 @@ func TestAWriteIsDeadOnceAnotherWasBegunAndEndedAfterIt(t *testing.T) {
 	if !h.allowed(0, 2, h.tick()) || !h.allowed(0, 3, h.clock) {
 		t.Fatal("a write that failed may be there or not")
 	}
-	h.saw(0, 3)
+	h.saw(0, 3, h.tick())
 	if h.allowed(0, 2, h.tick()) {
 		t.Fatal("what was seen to be overwritten may be read again")
+	}
+	four, five := write(4), write(5)
+	end(four, true)
+	end(five, true)
+	if !h.allowed(0, 4, h.tick()) || !h.allowed(0, 5, h.clock) {
+		t.Fatal("of two writes at once either may be the last")
+	}
+	begin := h.tick()
+	h.tick()
+	if h.saw(0, 5, begin); h.allowed(0, 4, h.tick()) || !h.allowed(0, 5, h.clock) {
+		t.Fatal("both have ended and the second was seen: the first may not come back")
 	}
 }
 

@@ -150,7 +150,12 @@ func (l *link) writeErr() error {
 // stand is a thread that the machine does not run, in the middle of its call:
 // its memory is read after that.
 func (l *link) stand() {
-	for !l.killed && time.Now().Before(l.path.frozen) {
+	if l.path.stands == 0 {
+		return
+	}
+	end := time.Now().Add(l.path.stands)
+	l.w.at(end, l.cond.Broadcast)
+	for !l.killed && time.Now().Before(end) {
 		l.cond.Wait()
 	}
 }

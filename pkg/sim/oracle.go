@@ -33,6 +33,7 @@ type oracle struct {
 	slack     time.Duration
 	trace     func(format string, args ...any) // nil: nobody wants to read along
 	noPath    time.Duration                    // noPathTimeout, negative for never
+	usable    time.Time                        // when a path was last seen to be usable
 }
 
 // debt is a loss of power that took answered writes with it: a flush begun after
@@ -193,7 +194,7 @@ func (o *oracle) judgeBlock(p *op, block int, b []byte) {
 	case !o.h.allowed(block, v, p.begin):
 		o.violate("block %d was read as write %d, which was overwritten before the read began, or never written (%v)", block, v, p)
 	default:
-		o.h.saw(block, v)
+		o.h.saw(block, v, p.begin)
 	}
 }
 
@@ -223,7 +224,7 @@ func (o *oracle) judgeFlush(p *op, st blk.Status, end int) (told bool) {
 func (o *oracle) judgeError(p *op, st blk.Status) {
 	switch {
 	case st == blk.IOError && time.Now().Before(o.errorsTo):
-	case st == blk.IOError && o.noPath >= 0 && !o.calm(o.slack):
+	case st == blk.IOError && o.noPath >= 0 && time.Since(o.usable) >= o.noPath:
 	default:
 		o.violate("%v ended with %v while nothing explains that", p, st)
 	}

@@ -36,6 +36,7 @@ type run struct {
 	dir     string
 	jobs    sync.WaitGroup // restarts, and the ends of dead processes
 	gen     int
+	over    chan struct{} // closed when the clients have their answers
 
 	proc  *process // under oracle.mu; nil while there is none
 	dying bool     // under world.mu: between a kill and the next process
@@ -75,7 +76,7 @@ func newRun(s *Script, dir string) *run {
 	w.yields = set.Yields
 	blocks := 2 * set.Blocks // room to grow
 	d := newDisk(blocks, set.BlockSize, rand.New(rand.NewPCG(set.Seed, 0xd15c)))
-	r := &run{Script: s, w: w, dir: dir}
+	r := &run{Script: s, w: w, dir: dir, over: make(chan struct{})}
 	r.oracle = &oracle{bs: set.BlockSize, size: uint64(set.Blocks * set.BlockSize), rng: rand.New(rand.NewPCG(set.Seed, 0x0)),
 		noPath: set.NoPath, slack: set.Fence + 2*set.PathTimeout + set.CmdTimeout + patience, lastFault: time.Now()}
 	r.oracle.h.blocks = make([][]*rec, blocks)
@@ -111,6 +112,7 @@ func (r *run) play() {
 	for _, c := range r.clients {
 		go c.run()
 	}
+	r.jobs.Go(r.look)
 	r.hand(r.proc)
 	r.w.under(r.plan)
 	wait(r.length())

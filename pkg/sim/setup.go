@@ -18,6 +18,7 @@ type Setup struct {
 	Clients, Flight                int // clients, and the requests of each in flight
 	Pause                          time.Duration
 	Blocks, BlockSize, Large       int // Large is the longest request, bytes
+	LargeShare                     int // of a hundred requests
 	Depth                          int
 	Fence, PathTimeout, CmdTimeout time.Duration
 	NoPath                         time.Duration // negative for never
@@ -61,7 +62,7 @@ func (l *pathList) Set(s string) error {
 // defaults are what a script need not say.
 func defaults() Setup {
 	return Setup{Seed: 1, Run: 10 * time.Second, Paths: pathList{{1, 1}, {2, 1}}, Clients: 2, Flight: 8,
-		Pause: 20 * time.Millisecond, Blocks: 1024, BlockSize: 512, Large: 64 << 10, Depth: 16, Fence: 5 * time.Second,
+		Pause: 20 * time.Millisecond, Blocks: 1024, BlockSize: 512, Large: 64 << 10, LargeShare: 10, Depth: 16, Fence: 5 * time.Second,
 		PathTimeout: 2 * time.Second, CmdTimeout: 5 * time.Second, NoPath: -1, MaxBurst: 16 << 10, FirstBurst: 4 << 10,
 		MaxTransfer: 16 << 10, Replays: true, Selector: "round-robin", Delay: time.Millisecond, Jitter: time.Millisecond,
 		Procs: 1, Yields: true}
@@ -80,6 +81,7 @@ func (s *Setup) lines() *flag.FlagSet {
 	f.IntVar(&s.Blocks, "blocks", s.Blocks, "")
 	f.IntVar(&s.BlockSize, "block-size", s.BlockSize, "")
 	f.IntVar(&s.Large, "large", s.Large, "")
+	f.IntVar(&s.LargeShare, "large-share", s.LargeShare, "")
 	f.IntVar(&s.Depth, "depth", s.Depth, "")
 	f.DurationVar(&s.Fence, "fence-timeout", s.Fence, "")
 	f.DurationVar(&s.PathTimeout, "path-timeout", s.PathTimeout, "")
@@ -110,7 +112,7 @@ func (s *Setup) check() error {
 		return fmt.Errorf("%d clients with %d requests, 1 to 16 with 1 to %d are possible", s.Clients, s.Flight, slots)
 	case s.BlockSize != 512 && s.BlockSize != 4096 || s.Blocks < hotBlocks || s.Blocks > 1<<20:
 		return fmt.Errorf("%d blocks of %d bytes are not possible", s.Blocks, s.BlockSize)
-	case s.Large < s.BlockSize || s.Large > s.Blocks*s.BlockSize || s.Large > 4<<20:
+	case s.LargeShare < 0 || s.LargeShare > 100 || s.Large < s.BlockSize || s.Large > s.Blocks*s.BlockSize || s.Large > 4<<20:
 		return fmt.Errorf("requests of %d bytes are not possible", s.Large)
 	case s.Run <= 0 || s.Run > maxTime || s.Fence <= 2*wireMax || s.PathTimeout <= 0 || s.CmdTimeout <= 0:
 		return fmt.Errorf("run, or a timeout, is out of range")

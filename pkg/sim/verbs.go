@@ -132,7 +132,7 @@ var verbs = map[string]*verb{
 	"hole":   {"PATH tx|rx|both", makeHole, true},
 	"delay":  {"PATH TIME", makeDelay, true},
 	"rate":   {"PATH BYTES-PER-SECOND", makeRate, true},
-	"freeze": {"PATH", makeFreeze, true},
+	"freeze": {"PATH TIME", makeFreeze, true},
 	"down":   {"PATH", makeDown, true},
 	// The target's commands.
 	"hold":   {"KIND COUNT [late]", makeHold, true},
@@ -201,15 +201,11 @@ func makeRate(a *args) func(r *run) func() {
 }
 
 func makeFreeze(a *args) func(r *run) func() {
-	p := a.path()
+	p, d := a.path(), a.span(time.Minute)
 	return func(r *run) func() {
 		p := r.path(p)
-		p.frozen = time.Now().Add(a.step.For)
-		return func() {
-			for _, l := range p.links {
-				l.cond.Broadcast()
-			}
-		}
+		p.stands = d
+		return func() { p.stands = 0 }
 	}
 }
 

@@ -15,9 +15,6 @@ var bugs = []bug{
 		{"pkg/datapath/send.go", "if d.active.Load() == 0 || l.dev.guardOff {\n\t\tif !s.req.Op.Mutates() {", "if true {\n\t\tif !s.req.Op.Mutates() {"},
 		{"pkg/datapath/send.go", "if d.active.Load() == 0 || l.dev.guardOff {\n\t\t\treturn true", "if true {\n\t\t\treturn true"},
 	}},
-	{"stale write: a retry does not wait for writes in flight", []edit{
-		{"pkg/datapath/doubt.go", "return d.dev.writeInFlight(s)", "return false"},
-	}},
 	{"stale write: a new process knows nothing of the old one", []edit{
 		{"pkg/datapath/inherit.go", "} else if n := d.inheritRanges(left); n > 0 {", "} else if n := d.inheritRanges(left[:0]); n > 0 {"},
 	}},
@@ -28,9 +25,6 @@ var bugs = []bug{
 		{"pkg/iscsi/session.go", "s.cause.CompareAndSwap(nil, e)\n\ts.abortSocket()", "s.cause.CompareAndSwap(nil, e)\n\tgo s.abortSocket()\n\ts.wakeReader()"},
 		{"pkg/iscsi/session.go", "s.abortSocket() // waits for an abort under way\n\tif s.sender.Or(senderClosed)&senderBusy != 0 {\n\t\t<-s.senderGone\n\t}",
 			"go s.abortSocket()\n\tif s.sender.Or(senderClosed)&senderBusy != 0 {\n\t\tgo func() { <-s.senderGone }()\n\t}"},
-	}},
-	{"reused buffer: a command is over while its payload is still being sent", []edit{
-		{"pkg/iscsi/machine.go", "if len(k.out) > 0 && c.Tx.Or(answeredBit) != 0 {", "if false {"},
 	}},
 	{"double completion: an early answer completes at once and again", []edit{
 		{"pkg/iscsi/machine.go", "m.limbo = append(m.limbo, k)\n\t\treturn\n", "m.limbo = append(m.limbo, k)\n\t\tl := k.lun\n\t\tl.sink.Complete(c)\n\t\treturn\n"},

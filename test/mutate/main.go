@@ -39,7 +39,8 @@ func mutate(seeds, first int, run string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(tmp) }()
-	if err := copyTree(root, tmp); err != nil {
+	good := filepath.Join(tmp, "good")
+	if err := copyTree(root, good); err != nil {
 		return err
 	}
 	var missed []string
@@ -48,7 +49,7 @@ func mutate(seeds, first int, run string) error {
 		if !strings.Contains(b.name, run) {
 			continue
 		}
-		seed, took, how, err := hunt(root, tmp, b, seeds, first)
+		seed, took, how, err := hunt(good, tmp, b, seeds, first)
 		if err != nil {
 			return fmt.Errorf("%s: %w", b.name, err)
 		}
@@ -64,21 +65,21 @@ func mutate(seeds, first int, run string) error {
 	return nil
 }
 
-// hunt puts one bug in, plays seeds, and takes the bug out again.
-func hunt(root, tmp string, b bug, seeds, first int) (seed string, took time.Duration, how string, err error) {
-	defer func() {
-		for _, e := range b.edits {
-			err = errors.Join(err, copyFile(root, tmp, e.file))
-		}
-	}()
+// hunt puts one bug into a copy of the good source, and plays seeds.
+func hunt(good, tmp string, b bug, seeds, first int) (seed string, took time.Duration, how string, err error) {
+	bad := filepath.Join(tmp, "bad")
+	if err := os.CopyFS(bad, os.DirFS(good)); err != nil {
+		return "", 0, "", err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(bad)) }()
 	for _, e := range b.edits {
-		if err := e.apply(tmp); err != nil {
+		if err := e.apply(bad); err != nil {
 			return "", 0, "", err
 		}
 	}
 	bin := filepath.Join(tmp, "sim.test")
 	build := exec.Command("go", "test", "-c", "-o", bin, "./pkg/sim")
-	build.Dir = tmp
+	build.Dir = bad
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", 0, "", fmt.Errorf("%w\n%s", err, out)
 	}
