@@ -36,23 +36,22 @@ func canMount() (ok bool, why string) {
 		}
 	}
 	if _, err := os.Stat("/sys/module/nbd"); err != nil {
-		if _, err := command(context.Background(), "modprobe", "nbd"); err != nil {
+		if command(context.Background(), "modprobe", "nbd") != nil {
 			return false, want + "this kernel has no nbd"
 		}
 	}
 	return true, ""
 }
 
-func command(ctx context.Context, name string, args ...string) (string, error) {
+func command(ctx context.Context, name string, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, commandWithin)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.WaitDelay = time.Second
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(string(out)))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(string(out)))
 	}
-	return string(out), err
+	return nil
 }
 
 // fileSystem is ext4 on the first part of the block device, and a load on it.
@@ -71,7 +70,7 @@ func mountFileSystem(ctx context.Context, r *rig.Rig) (*fileSystem, error) {
 	}); err != nil || f.device == "" {
 		return nil, errors.Join(err, r.Err())
 	}
-	if _, err := command(ctx, "mkfs.ext4", "-q", "-F", f.device, fmt.Sprintf("%dk", firstPart>>10)); err != nil {
+	if err := command(ctx, "mkfs.ext4", "-q", "-F", f.device, fmt.Sprintf("%dk", firstPart>>10)); err != nil {
 		return nil, err
 	}
 	if err := os.Mkdir(f.dir, 0o700); err != nil {
@@ -100,7 +99,7 @@ func (f *fileSystem) finish(ctx context.Context) (string, error) {
 	if err = errors.Join(err, f.unmount()); err != nil {
 		return "", err
 	}
-	if _, err := command(ctx, "e2fsck", "-fn", f.device); err != nil {
+	if err := command(ctx, "e2fsck", "-fn", f.device); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("  ext4   %d durable writes, every block checked, e2fsck clean; longest operation %s\n", res.Writes, show1(stall.For)), nil
