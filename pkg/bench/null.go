@@ -21,9 +21,17 @@ const requestSize = 4096
 // volumeSize is what the paths in memory say they have, bytes.
 const volumeSize = 1 << 40
 
+// reader answers a path's commands on a goroutine of its own.
+type reader interface {
+	start(p *nullPath)
+	// take is told of a kick.
+	take(p *nullPath)
+	halt()
+}
+
 // nullPath is a transport and its queues in memory: a session's tags and table,
 // a queue per lane, and nothing behind them. Kick answers what it would send, on
-// the submitter's goroutine; with a pump, a clock does (pump.go).
+// the submitter's goroutine, or a reader does.
 //
 // A queue is filled by its lane and emptied by whoever kicks, which nearly
 // always is the same lane; emptying is one swap, so that others may. A command's
@@ -35,7 +43,7 @@ type nullPath struct {
 	tags   *tagset.Set
 	table  []nullEntry // by tag: who holds it
 	queues []nullQueue // by lane
-	pump   *pump       // nil: answered at once
+	reader reader      // nil: answered at once, by who kicks
 	gone   atomic.Bool
 	bad    atomic.Int64
 	once   sync.Once
@@ -68,8 +76,8 @@ func (p *nullPath) Connect(_ context.Context, s blk.Sink) (datapath.Queue, error
 		return nil, errClosed
 	}
 	p.sink = s
-	if p.pump != nil {
-		p.pump.start(p)
+	if p.reader != nil {
+		p.reader.start(p)
 	}
 	return p, nil
 }
@@ -93,8 +101,8 @@ func (p *nullPath) Close(context.Context) error                     { p.Abort(er
 func (p *nullPath) Abort(cause error) {
 	p.once.Do(func() {
 		p.gone.Store(true)
-		if p.pump != nil {
-			p.pump.halt()
+		if p.reader != nil {
+			p.reader.halt()
 		}
 		p.sink.Lost(nil, cause)
 	})
@@ -115,7 +123,8 @@ func (p *nullPath) Submit(c *blk.Command, lane int) bool {
 }
 
 func (p *nullPath) Kick() {
-	if p.pump != nil {
+	if p.reader != nil {
+		p.reader.take(p)
 		return
 	}
 	for i := range p.queues {

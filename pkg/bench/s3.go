@@ -34,7 +34,7 @@ func pathsOf(n, depth, lanes int, rate float64) []*nullPath {
 	for i := range out {
 		out[i] = newNullPath(i, depth, lanes)
 		if rate > 0 {
-			out[i].pump = newPump(rate)
+			out[i].reader = newPump(rate)
 		}
 	}
 	return out
@@ -94,26 +94,31 @@ func againstDispatcher(lanes, depth int, single bool) experiment {
 		name: fmt.Sprintf("null paths, %d lanes, depth %d", lanes, depth),
 		sides: []side{
 			datapathSide("datapath", 2, depth, l, 0),
-			dispatcherSide("dispatcher", dispatchQueued, 2, depth, l),
-			dispatcherSide("dispatcher without path goroutines", dispatchInline, 2, depth, l),
+			lockedBuildSide("locked build", 2, depth, l, false),
+			dispatcherSide("bare dispatcher", dispatchQueued, 2, depth, l),
+			dispatcherSide("bare dispatcher, no path goroutines", dispatchInline, 2, depth, l),
 		},
 	}
 	if single {
 		e.name += ", unbatched"
 	}
-	ratio := claim{metric: opsPerSecond, base: "dispatcher"}
-	switches := claim{metric: contextSwitches, base: "dispatcher"}
+	ratio := claim{metric: opsPerSecond, base: "locked build"}
+	switches := claim{metric: contextSwitches, base: "locked build"}
 	main := lanes == s3Lanes && !single
 	if main {
 		ratio.goal = 3
 		switches.goal, switches.atMost, switches.everyRound = 0.2, true, true
 	}
-	e.claims = []claim{ratio, {metric: opsPerCPU, base: "dispatcher"}, switches,
-		{metric: opsPerSecond, base: "dispatcher without path goroutines"}}
+	e.claims = []claim{ratio, {metric: opsPerCPU, base: "locked build"}, switches,
+		{metric: opsPerSecond, base: "bare dispatcher"},
+		{metric: contextSwitches, base: "bare dispatcher"},
+		{metric: opsPerSecond, base: "bare dispatcher, no path goroutines"}}
 	if main {
-		e.sides = append(e.sides, dispatcherSide("textbook dispatcher", dispatchTextbook, 2, depth, l))
+		e.sides = append(e.sides, lockedBuildSide("textbook locked build", 2, depth, l, true),
+			dispatcherSide("textbook bare dispatcher", dispatchTextbook, 2, depth, l))
 		e.claims = append(e.claims, claim{name: "the baseline is no straw man", metric: opsPerSecond,
-			ours: "dispatcher", base: "textbook dispatcher", goal: 0.95})
+			ours: "locked build", base: "textbook locked build", goal: 0.95},
+			claim{metric: opsPerSecond, base: "textbook bare dispatcher"})
 	}
 	return e
 }
@@ -125,12 +130,12 @@ func twoPaths(lanes, depth int) experiment {
 		sides: []side{
 			datapathSide("two paths", 2, depth, l, 0),
 			datapathSide("one path", 1, depth, l, 0),
-			dispatcherSide("dispatcher, two", dispatchQueued, 2, depth, l),
-			dispatcherSide("dispatcher, one", dispatchQueued, 1, depth, l),
+			lockedBuildSide("locked build, two", 2, depth, l, false),
+			lockedBuildSide("locked build, one", 1, depth, l, false),
 		},
 		claims: []claim{
 			{metric: opsPerSecond, base: "one path", seed: "0.64, then 0.92"},
-			{name: "the dispatcher's two over one", metric: opsPerSecond, ours: "dispatcher, two", base: "dispatcher, one"},
+			{name: "the locked build's two over one", metric: opsPerSecond, ours: "locked build, two", base: "locked build, one"},
 		},
 	}
 	if lanes == s3Lanes {
@@ -162,8 +167,8 @@ func s3Plot(ctx context.Context, p *plotter) error {
 		return []side{
 			datapathSide("two paths", 2, 64, l, 0),
 			datapathSide("one path", 1, 64, l, 0),
-			dispatcherSide("dispatcher, two paths", dispatchQueued, 2, 64, l),
-			dispatcherSide("dispatcher, one path", dispatchQueued, 1, 64, l),
+			lockedBuildSide("locked build, two paths", 2, 64, l, false),
+			lockedBuildSide("locked build, one path", 1, 64, l, false),
 		}
 	})
 }

@@ -13,6 +13,8 @@ func BenchmarkSides(b *testing.B) {
 		name := map[bool]string{true: "single", false: "batch"}[l.single]
 		for _, s := range []side{
 			datapathSide("datapath", 2, 2048, l, 0),
+			lockedBuildSide("locked", 2, 64, l, false),
+			lockedBuildSide("locked textbook", 2, 64, l, true),
 			dispatcherSide("dispatcher", dispatchQueued, 2, 64, l),
 			dispatcherSide("inline", dispatchInline, 2, 64, l),
 			dispatcherSide("textbook", dispatchTextbook, 2, 64, l),
