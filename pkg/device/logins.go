@@ -61,9 +61,9 @@ func (l *Logins) Stats() LoginStats {
 // turn waits until a login at portal may begin. leave must be called when it is
 // done. urgency is asked as often as it takes, with the lock held.
 func (l *Logins) turn(ctx context.Context, portal string, urgency func() datapath.Urgency) (leave func(), err error) {
-	w := &turn{portal: portal, urgency: urgency, came: time.Now(), granted: make(chan struct{})}
+	w := &turn{urgency: urgency, came: time.Now(), granted: make(chan struct{})}
 	l.mu.Lock()
-	l.t.arrive(w)
+	l.t.arrive(portal, w)
 	l.settle()
 	l.mu.Unlock()
 	select {

@@ -16,6 +16,10 @@ type gate struct {
 	lease    time.Duration // one that takes longer does not count among most
 	next     time.Time     // when the bucket would be full again
 	inFlight []time.Time   // when each lease ends, oldest first
+
+	// at is when it opens, as found by the turnstile's look number look.
+	look uint64
+	at   time.Time
 }
 
 // opens is when the gate lets the next one through; not after now: it is open.
@@ -53,7 +57,7 @@ func (g *gate) idle(now time.Time) bool { return !g.next.After(now) && len(g.inF
 
 // turn is one login that waits, or is under way.
 type turn struct {
-	portal  string
+	gate    *gate
 	urgency func() datapath.Urgency
 	came    time.Time
 	passed  time.Time
@@ -68,6 +72,7 @@ type turnstile struct {
 	all     gate
 	portals map[string]*gate
 	waiting []*turn // in order of arrival
+	look    uint64  // looks along the line so far
 }
 
 func newTurnstile() turnstile {
@@ -84,8 +89,11 @@ func (t *turnstile) gate(portal string) *gate {
 	return g
 }
 
-// arrive puts a login at the end of the line.
-func (t *turnstile) arrive(w *turn) { t.waiting = append(t.waiting, w) }
+// arrive puts a login at portal at the end of the line.
+func (t *turnstile) arrive(portal string, w *turn) {
+	w.gate = t.gate(portal)
+	t.waiting = append(t.waiting, w)
+}
 
 // next takes the one whose turn it is now out of the line. nil: nobody's before
 // wake, or, when that is zero, before something changes.
@@ -97,11 +105,16 @@ func (t *turnstile) next(now time.Time) (w *turn, wake time.Time) {
 	if at := t.all.opens(now); at.After(now) {
 		return nil, at
 	}
+	t.look++ // along a line of thousands: each gate is asked once
 	best, rank := -1, datapath.Urgency(0)
 	for i, w := range t.waiting {
-		if at := t.gate(w.portal).opens(now); at.After(now) {
-			if wake.IsZero() || at.Before(wake) {
-				wake = at
+		g := w.gate
+		if g.look != t.look {
+			g.look, g.at = t.look, g.opens(now)
+		}
+		if g.at.After(now) {
+			if wake.IsZero() || g.at.Before(wake) {
+				wake = g.at
 			}
 			continue
 		}
@@ -120,7 +133,7 @@ func (t *turnstile) next(now time.Time) (w *turn, wake time.Time) {
 	t.waiting = slices.Delete(t.waiting, best, best+1)
 	w.passed = now
 	t.all.pass(now)
-	t.gate(w.portal).pass(now)
+	w.gate.pass(now)
 	return w, now
 }
 
@@ -131,7 +144,7 @@ func (t *turnstile) leave(w *turn) {
 		return
 	}
 	t.all.leave(w.passed)
-	t.gate(w.portal).leave(w.passed)
+	w.gate.leave(w.passed)
 }
 
 // forget drops the gates that remember nothing, while nobody waits.

@@ -8,6 +8,8 @@ type watchdog struct {
 	path   time.Duration // Config.PathTimeout
 	idle   time.Duration // a ping after so long without a byte and without work; 0: never
 	heard  time.Duration // when a byte, or a ping of ours, was last noticed
+	probes uint64        // 1 + received when an idle path was pinged; 0: it was not
+	calm   bool          // all that came was the answer to that
 	alive  time.Duration // when life, or nothing outstanding, was last seen
 	last   time.Duration // the last tick
 	seen   uint64
@@ -32,11 +34,16 @@ func (w *watchdog) tick(now time.Duration, received uint64, outstanding bool) wa
 		w.alive += gap
 	}
 	w.last = now
+	w.calm = false
 	if received != w.seen || outstanding {
 		w.heard = now
+		w.calm = !outstanding && received == w.probes
+	}
+	if !outstanding {
+		w.probes = 0
 	}
 	if w.idle > 0 && now-w.heard >= w.idle {
-		w.heard, w.alive = now, now
+		w.heard, w.alive, w.probes = now, now, received+1
 		return watchPing
 	}
 	if !outstanding || received != w.seen {
@@ -57,7 +64,7 @@ func (w *watchdog) tick(now time.Duration, received uint64, outstanding bool) wa
 // quiet is how long after a tick at now there is nothing to do, if nothing is
 // outstanding.
 func (w *watchdog) quiet(now time.Duration) time.Duration {
-	if w.heard == now || w.idle == 0 {
+	if w.heard == now && !w.calm || w.idle == 0 {
 		return 0 // there was traffic: more may come
 	}
 	return w.heard + w.idle - now

@@ -33,6 +33,7 @@ type config struct {
 	back    time.Duration // bound of the wait for all paths
 	json    string
 	profile string
+	cpu     string
 	strict  bool
 }
 
@@ -49,6 +50,7 @@ func main() {
 	flag.DurationVar(&c.back, "back", 2*time.Minute, "how long to wait for all paths")
 	flag.StringVar(&c.json, "json", "", "file for the report as JSON")
 	flag.StringVar(&c.profile, "profile", "", "file for the product's heap profile while it is idle")
+	flag.StringVar(&c.cpu, "cpuprofile", "", "file for the product's CPU profile while it is idle")
 	flag.BoolVar(&c.strict, "strict", false, "exit with 2 when a goal was missed")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

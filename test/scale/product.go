@@ -25,6 +25,8 @@ type Product struct {
 	up   atomic.Int64 // paths live
 	mu   sync.Mutex
 	devs []*device.Device
+
+	profile *os.File // of Record
 }
 
 // Wanted is what to open.
@@ -107,6 +109,21 @@ func (p *Product) Look(_ struct{}, in *Inside) error { //nolint:unparam // net/r
 	*in = Inside{HeapAlloc: m.HeapAlloc, HeapInuse: m.HeapInuse, HeapReleased: m.HeapReleased, StackInuse: m.StackInuse,
 		Goroutines: runtime.NumGoroutine(), Logins: device.ProcessLogins()}
 	return nil
+}
+
+// Record writes a CPU profile of the time until the next call, with an empty
+// path.
+func (p *Product) Record(path string, _ *struct{}) error {
+	if path == "" {
+		pprof.StopCPUProfile()
+		return p.profile.Close()
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	p.profile = f
+	return pprof.StartCPUProfile(f)
 }
 
 // Profile writes a heap profile.

@@ -168,9 +168,20 @@ func (r *run) look() (m memory, err error) {
 
 // beIdle measures processor time while nobody asks for anything.
 func (r *run) beIdle(ctx context.Context) error {
-	used, err := r.busy(func() error { return pause(ctx, r.idle) })
+	used, err := r.busy(func() error { return r.recorded(func() error { return pause(ctx, r.idle) }) })
 	r.rep.IdleCPU, r.rep.IdleFor = used, r.idle
 	return err
+}
+
+// recorded runs f, with a CPU profile if one is wanted.
+func (r *run) recorded(f func() error) error {
+	if r.config.cpu == "" {
+		return f()
+	}
+	if err := r.product.call("Record", r.config.cpu, &struct{}{}); err != nil {
+		return err
+	}
+	return errors.Join(f(), r.product.call("Record", "", &struct{}{}))
 }
 
 // busy is the share of one core the product used while f ran.
