@@ -43,13 +43,17 @@ type live struct {
 }
 
 // Complete implements blk.Sink.
+//
+// The lane is marked after its answer: another reader's BatchEnd that takes an
+// earlier mark would flush before there is anything, and nobody after.
 func (lv *live) Complete(c *blk.Command) {
-	l := lv.dev.lanes[c.Lane].Load()
-	lv.loads[c.Lane].End(c.Len)
-	if bit := uint64(1) << c.Lane; lv.touched.Load()&bit == 0 {
+	lane := c.Lane // the command may be used again once it is answered
+	l := lv.dev.lanes[lane].Load()
+	lv.loads[lane].End(c.Len)
+	l.partDone(l.slots.at(c.Slot), c.Verdict)
+	if bit := uint64(1) << lane; lv.touched.Load()&bit == 0 {
 		lv.touched.Or(bit)
 	}
-	l.partDone(l.slots.at(c.Slot), c.Verdict)
 }
 
 // BatchEnd implements blk.Sink: one answer flush and at most one run per lane.
