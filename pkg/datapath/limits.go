@@ -30,6 +30,8 @@ const (
 	// the largest unit, if the paths' limit is not smaller.
 	mergeRequest = 64 << 10
 	mergeUnit    = 256 << 10
+	// mergeShare is the least part of a unit that is spread over several paths, bytes.
+	mergeShare = 16 << 10
 	// MaxMergeDeadline bounds a merge deadline.
 	MaxMergeDeadline = merge.MaxDeadline * time.Nanosecond
 	// tunePeriod is the window of the merge tuner.

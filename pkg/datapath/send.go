@@ -74,6 +74,7 @@ func (l *Lane) launch(s *slot, group []*live) outcome {
 	if l.hold(s) {
 		return gone
 	}
+	l.share(s, len(group))
 	if s.req.Op == blk.Trim && group[0].facts.Limits.MaxUnmap == 0 {
 		l.pop()
 		l.reply(s, blk.OK) // advice the device can not take

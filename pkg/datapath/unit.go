@@ -107,6 +107,51 @@ func (l *Lane) split(s *slot) {
 	s.strm = merge.None
 }
 
+// share cuts a unit that is alone in the queue into one part for each path of
+// the group: sent whole, it would leave the other paths idle.
+func (l *Lane) share(s *slot, paths int) {
+	if s.last == nil || paths < 2 || s.req.Next != nil {
+		return
+	}
+	part := max(s.total/uint32(paths), mergeShare)
+	for at := s; at != nil && at.total >= part+mergeShare; {
+		next := at.cut(part)
+		if next == nil {
+			return
+		}
+		next.phase = queued
+		at.req.Next = next.req
+		l.tail = next.req
+		at = next
+	}
+}
+
+// cut keeps the members of s that come to n bytes, and makes the others a unit
+// of their own, whose leader is returned; nil if there are none.
+func (s *slot) cut(n uint32) *slot {
+	have, kept := s.req.Len, 1
+	end := s
+	for ; have < n && end.more != nil; kept++ {
+		end = end.more
+		have += end.req.Len
+	}
+	lead := end.more
+	if lead == nil {
+		return nil
+	}
+	lead.last, lead.total = s.last, s.total-have
+	lead.vec = append(lead.vec[:0], s.vec[kept:]...)
+	if lead == s.last {
+		lead.last = nil // alone
+	}
+	end.more = nil
+	s.vec, s.total, s.last = s.vec[:kept], have, end
+	if end == s {
+		s.last = nil
+	}
+	return lead
+}
+
 // disband makes s a request alone and returns the others, linked by more.
 func (s *slot) disband() *slot {
 	m := s.more
