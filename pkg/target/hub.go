@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/auth"
@@ -22,12 +23,15 @@ import (
 // what is no login go to the directory, a target without a name.
 type Hub struct {
 	directory *Server
+	// targets, in the order of SendTargets. Written under mu; read by list, which
+	// has the directory's lock and may not wait for mu: Listen takes them the other
+	// way round. What list misses came or went in that moment.
+	targets atomic.Pointer[[]*Server]
 
-	mu      sync.Mutex
-	targets []*Server // in order, for SendTargets
-	doors   []*Door
-	closed  bool
-	wg      sync.WaitGroup
+	mu     sync.Mutex // before the locks of Servers
+	doors  []*Door
+	closed bool
+	wg     sync.WaitGroup
 }
 
 // Door is one listening address of a Hub.
@@ -51,6 +55,7 @@ func NewHub(discovery auth.Credentials) (*Hub, error) {
 		return nil, err
 	}
 	h := &Hub{directory: d}
+	h.targets.Store(&[]*Server{})
 	d.m.directory = h.list
 	return h, nil
 }
@@ -58,10 +63,7 @@ func NewHub(discovery auth.Credentials) (*Hub, error) {
 // list appends the answer to SendTargets for one target (only), or all. It is
 // called with the directory's lock held; no target's lock is held then.
 func (h *Hub) list(out []byte, initiator, only string) []byte {
-	h.mu.Lock()
-	targets := slices.Clone(h.targets)
-	h.mu.Unlock()
-	for _, s := range targets {
+	for _, s := range *h.targets.Load() {
 		s.mu.Lock()
 		if (only == "" || only == s.m.cfg.Name) && s.m.admits(initiator) && len(out) < maxTextAnswer {
 			out = s.m.appendTargets(out)
@@ -83,22 +85,25 @@ func (h *Hub) Add(s *Server) error {
 	if h.closed {
 		return net.ErrClosed
 	}
-	if len(h.targets) >= maxTargets {
+	all := *h.targets.Load()
+	if len(all) >= maxTargets {
 		return fmt.Errorf("target %s: more than %d targets", s.Name(), maxTargets)
 	}
-	for _, o := range h.targets {
+	for _, o := range all {
 		if o.Name() == s.Name() {
 			return fmt.Errorf("target %s is there already", s.Name())
 		}
 	}
-	h.targets = append(h.targets, s)
+	all = append(slices.Clone(all), s)
+	h.targets.Store(&all)
 	return nil
 }
 
 // Remove takes a target away from all doors. Its sessions stay: Close ends it.
 func (h *Hub) Remove(s *Server) {
 	h.mu.Lock()
-	h.targets = slices.DeleteFunc(h.targets, func(o *Server) bool { return o == s })
+	all := slices.DeleteFunc(slices.Clone(*h.targets.Load()), func(o *Server) bool { return o == s })
+	h.targets.Store(&all)
 	for _, d := range h.doors {
 		delete(d.portals, s)
 	}
@@ -148,7 +153,7 @@ func (d *Door) Addr() string { return d.addr }
 func (d *Door) Add(s *Server, pc PortalConfig) (*Portal, error) {
 	d.h.mu.Lock()
 	defer d.h.mu.Unlock()
-	if !slices.Contains(d.h.targets, s) || d.portals[s] != nil {
+	if !slices.Contains(*d.h.targets.Load(), s) || d.portals[s] != nil {
 		return nil, fmt.Errorf("target %s at portal %s: unknown, or there already", s.Name(), d.addr)
 	}
 	if pc.Address == "" {

@@ -232,6 +232,19 @@ func TestAClosedDoorIsNotToldAnyMore(t *testing.T) {
 	}
 }
 
+// Listen holds the hub's lock and waits for the directory's: who has the
+// directory's must not wait for the hub's.
+func TestTheAnswerToDiscoveryWaitsForNoDoor(t *testing.T) {
+	x := share(t, auth.Credentials{}, nil)
+	x.hub.mu.Lock()
+	defer x.hub.mu.Unlock()
+	var out []byte
+	x.hub.directory.Do(func(m *Machine) { out = m.directory(nil, host, "") })
+	if !bytes.Contains(out, []byte(one)) || !bytes.Contains(out, []byte(two)) {
+		t.Errorf("%q", out)
+	}
+}
+
 func TestTwoTargetsOfOneNameAreRefused(t *testing.T) {
 	x := share(t, auth.Credentials{}, nil)
 	s, err := New(Config{Name: one, LUNs: []LUN{{Store: NewRAM(512)}}})

@@ -114,7 +114,7 @@ func (m *Machine) SetDepth(depth int) error {
 }
 
 // RemovePortal ends the sessions of a portal and takes it out of what
-// initiators are told. Its number is not given again.
+// initiators are told. Its number may be given again.
 func (m *Machine) RemovePortal(n int) error {
 	p := m.portal(n)
 	if p == nil {
@@ -135,6 +135,9 @@ func (m *Machine) RemovePortal(n int) error {
 	}
 	return nil
 }
+
+// gone reports whether the portal was removed and nothing of it is left.
+func (p *portal) gone() bool { return p.Group == 0 && len(p.conns) == 0 }
 
 // change runs f with the machine and returns what it says.
 func (s *Server) change(f func(m *Machine) error) (err error) {

@@ -213,6 +213,10 @@ func TestAPortalThatGoesIsNotInAnyAnswer(t *testing.T) {
 		t.Errorf("%+v", groups)
 	}
 	stays.good(stays.readCmd(0, 1))
+	gone.c.Gone()
+	if again, err := r.AddPortal(PortalConfig{Address: "10.0.0.4:3260"}); err != nil || again != n {
+		t.Errorf("its place is lost: %d %v", again, err)
+	}
 	if r.RemovePortal(99) == nil {
 		t.Error("a portal that is not there went")
 	}

@@ -2,6 +2,7 @@ package target
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/auth"
@@ -158,7 +159,8 @@ func (m *Machine) newUnit(l LUN) (*unit, error) {
 
 // AddPortal adds a portal and returns its number, from 1.
 func (m *Machine) AddPortal(pc PortalConfig) (int, error) {
-	if len(m.portals) >= maxPortals {
+	free := slices.IndexFunc(m.portals, (*portal).gone)
+	if free < 0 && len(m.portals) >= maxPortals {
 		return 0, fmt.Errorf("target %s: more than %d portals", m.cfg.Name, maxPortals)
 	}
 	if pc.TPGT == 0 {
@@ -170,9 +172,12 @@ func (m *Machine) AddPortal(pc PortalConfig) (int, error) {
 	if _, ok := m.groups[pc.Group]; !ok {
 		m.groups[pc.Group] = scsi.Optimized
 	}
-	p := &portal{PortalConfig: pc, index: len(m.portals) + 1, devices: map[uint32]Device{}, conns: map[*Conn]struct{}{}}
-	m.portals = append(m.portals, p)
-	return p.index, nil
+	if free < 0 {
+		free = len(m.portals)
+		m.portals = append(m.portals, nil)
+	}
+	m.portals[free] = &portal{PortalConfig: pc, index: free + 1, devices: map[uint32]Device{}, conns: map[*Conn]struct{}{}}
+	return free + 1, nil
 }
 
 // portal finds a portal by number; nil when there is none.
