@@ -73,6 +73,9 @@ type Config struct {
 	// must not meet them all at once. urgency says how much the device needs that
 	// path now; it may be asked at any time, by any goroutine.
 	Turn func(ctx context.Context, path string, urgency func() Urgency) (leave func(), err error)
+	// Jitter, if set, draws a path's pauses, from 0 to below: for simulators that
+	// repeat themselves.
+	Jitter func(path string, below time.Duration) time.Duration
 	// Events is told of transitions. It is called from control goroutines and
 	// must not block.
 	Events func(Event)

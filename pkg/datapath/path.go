@@ -87,7 +87,7 @@ func (p *Path) run(ctx context.Context) {
 	bound := backoffMin
 	for ctx.Err() == nil {
 		lv, err := p.bringUp(ctx)
-		pause := bound/4 + rand.N(bound*3/4)
+		pause := bound/4 + p.jitter(bound*3/4)
 		if err != nil {
 			if errors.Is(err, errMismatch) {
 				pause = max(pause, quarantineMin)
@@ -186,7 +186,7 @@ func (p *Path) turn(ctx context.Context) (leave func(), err error) {
 
 // serve looks after a live path until it is gone.
 func (p *Path) serve(ctx context.Context, lv *live) {
-	t := time.NewTimer(quietLook())
+	t := time.NewTimer(p.quietLook())
 	defer t.Stop()
 	last := time.Now()
 	for {
@@ -220,12 +220,19 @@ func (p *Path) nextLook(lv *live) time.Duration {
 	if narrow || !lv.access.usable() {
 		return transitionPeriod
 	}
-	return quietLook()
+	return p.quietLook()
 }
 
 // quietLook draws when a quiet path is read again: thousands of them, brought
 // up together, must not be read together.
-func quietLook() time.Duration { return refreshPeriod - rand.N(refreshPeriod/4) }
+func (p *Path) quietLook() time.Duration { return refreshPeriod - p.jitter(refreshPeriod/4) }
+
+func (p *Path) jitter(below time.Duration) time.Duration {
+	if j := p.dev.cfg.Jitter; j != nil {
+		return j(p.tr.Name(), below)
+	}
+	return rand.N(below)
+}
 
 // refresh re-reads a live path and acts on what it finds.
 func (p *Path) refresh(ctx context.Context, lv *live) {

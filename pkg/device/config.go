@@ -55,6 +55,8 @@ type Config struct {
 	// waited for.
 	Dial      func(ctx context.Context, portal string) (net.Conn, error)
 	NoControl bool
+	// Jitter, if set, draws a path's pauses: for simulators that repeat themselves.
+	Jitter func(path string, below time.Duration) time.Duration
 
 	// Logins bounds the rate of logins together with the other devices that have
 	// the same; nil is what all devices of the process share, or, with Dial, one

@@ -84,7 +84,7 @@ func (d *Device) open(ctx context.Context, control string) error {
 		CommandTimeout: d.cfg.CommandTimeout, ReadOnly: d.cfg.ReadOnly, WWID: d.cfg.WWID, Patient: d.cfg.Patient,
 		Ledger: d.ledger.mem, Replays: d.cfg.Replays, Failback: d.cfg.Failback, MergeDeadline: d.cfg.MergeDeadline,
 		LedgerKey: datapath.LedgerKey(bootID() + " " + d.cfg.Initiator + " " + d.cfg.Target + " " + d.cfg.LUN.String()),
-		Events:    d.cfg.Events, Grown: d.grown, Turn: d.cfg.Logins.turn,
+		Events:    d.cfg.Events, Jitter: d.cfg.Jitter, Grown: d.grown, Turn: d.cfg.Logins.turn,
 	}
 	if was != nil {
 		cfg.Reference, cfg.ReferenceSize = &was.Identity, was.Size

@@ -32,6 +32,7 @@ type path struct {
 	down          bool          // connections are refused
 	foreign       bool          // another volume has the number of ours
 	links         []*link
+	born          uint64        // links so far
 	healed        chan struct{} // closed and replaced when something of it is back
 }
 
@@ -75,7 +76,7 @@ func (a *array) start(lost bool) error {
 		return err
 	}
 	m.Run = func(job func() error, done func(error)) {
-		a.w.after(a.w.upTo(flushTime), func() {
+		a.w.after(a.w.dice.upTo(flushTime), func() {
 			if a.m == m {
 				done(job())
 				a.settle()
@@ -133,7 +134,7 @@ func (p *path) heal() {
 func (a *array) mend(p *path) {
 	p.hole = [2]bool{}
 	for _, l := range p.links {
-		if l.closed && l.conn != nil && a.w.chance(2) {
+		if l.closed && l.conn != nil && l.dice.chance(2) {
 			l.gone()
 		}
 	}
@@ -194,7 +195,11 @@ func (a *array) newLink(p *path, c *target.Conn, gen int) *link {
 	l.cond.L = &a.w.mu
 	l.pump = func() { a.move(l) }
 	l.spy = spy{l: l, armed: p.foreign}
-	l.tx.cap, l.rx.cap = a.bufferSize(), a.bufferSize()
+	p.born++
+	for i, d := range []*dice{&l.tx.dice, &l.rx.dice, &l.wakes, &l.dice} {
+		*d = newDice(a.w.seed, uint64(p.index)<<32|p.born<<4|uint64(i))
+	}
+	l.tx.cap, l.rx.cap = bufferSize(l.dice), bufferSize(l.dice)
 	c.User = l
 	kept := p.links[:0]
 	for _, o := range p.links {
@@ -206,7 +211,7 @@ func (a *array) newLink(p *path, c *target.Conn, gen int) *link {
 	return l
 }
 
-func (a *array) bufferSize() int { return []int{1 << 10, 8 << 10, 64 << 10, 1 << 20}[a.w.rng.IntN(4)] }
+func bufferSize(d dice) int { return []int{1 << 10, 8 << 10, 64 << 10, 1 << 20}[d.IntN(4)] }
 
 // move takes a link's bytes as far as they come.
 func (a *array) move(l *link) {
@@ -248,8 +253,8 @@ func (a *array) feed(l *link, data []byte) {
 	now := time.Now()
 	for len(data) > 0 && l.conn != nil {
 		n := len(data)
-		if a.w.chance(3) {
-			n = 1 + a.w.rng.IntN(n)
+		if l.dice.chance(3) {
+			n = 1 + l.dice.IntN(n)
 		}
 		c := l.conn
 		c.Input(now, data[:n])

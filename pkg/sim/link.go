@@ -41,6 +41,8 @@ type link struct {
 	conn  *target.Conn // the target's end; nil once that is gone
 	pend  []byte       // the target's output that found no room
 	fin   bool         // the target closes after pend
+	wakes dice         // of who wakes its reader
+	dice  dice         // of the rest
 	told  bool         // POWER ON OCCURRED goes to its session
 	spy   spy
 	array *array
@@ -66,7 +68,7 @@ func (l *link) RecvV(a, b []byte, park bool) (int, error) {
 	l.enter()
 	defer l.leave()
 	l.spy.receives()
-	l.w.yield()
+	l.w.yield(l.rx.dice)
 	for {
 		switch {
 		case l.closing || l.killed:
@@ -87,8 +89,8 @@ func (l *link) RecvV(a, b []byte, park bool) (int, error) {
 // take receives a random part of what is there: reads may be short.
 func (l *link) take(a, b []byte) int {
 	n := len(l.in)
-	if l.w.chance(3) {
-		n = 1 + l.w.rng.IntN(n)
+	if l.rx.dice.chance(3) {
+		n = 1 + l.rx.dice.IntN(n)
 	}
 	k := copy(a, l.in[:n])
 	if k == len(a) {
@@ -112,7 +114,7 @@ func (l *link) SendV(iov []unix.Iovec) (int, error) {
 		return 0, err
 	}
 	late := l.spy.armed
-	l.w.yield()
+	l.w.yield(l.tx.dice)
 	l.stand()
 	if l.killed {
 		return 0, errKilled
@@ -125,13 +127,13 @@ func (l *link) SendV(iov []unix.Iovec) (int, error) {
 	if n <= 0 {
 		return 0, poll.ErrAgain
 	}
-	if l.w.chance(4) {
-		n = 1 + l.w.rng.IntN(n)
+	if l.tx.dice.chance(4) {
+		n = 1 + l.tx.dice.IntN(n)
 	}
 	data := gather(iov, n)
 	l.spy.sends(data, total, late)
 	l.send(data)
-	l.w.yield()
+	l.w.yield(l.tx.dice)
 	return n, nil
 }
 
@@ -266,6 +268,6 @@ func (l *link) SetReadDeadline(t time.Time) error {
 	if d := time.Until(t); d > 0 {
 		l.w.after(d, l.cond.Broadcast)
 	}
-	l.w.yield()
+	l.w.yield(l.wakes)
 	return nil
 }

@@ -172,11 +172,25 @@ func (r *run) config(p *process) device.Config {
 	c := device.Config{Name: "vol", Target: targetName, LUN: lun, Initiator: hostName, PathSelector: set.Selector,
 		QueueDepth: set.Depth, PathTimeout: set.PathTimeout, CommandTimeout: set.CmdTimeout, FenceTimeout: set.Fence,
 		NoPathTimeout: set.NoPath, Replays: set.Replays, Patient: true, NoControl: true, StateDir: p.dir,
-		Dial: r.array.dial(p.gen), Events: r.event}
+		Dial: r.array.dial(p.gen), Jitter: r.jitter(p.gen), Events: r.event}
 	for _, a := range r.array.paths {
 		c.Portals = append(c.Portals, a.address)
 	}
 	return c
+}
+
+// jitter draws the pauses of process gen, for each path from its own dice.
+func (r *run) jitter(gen int) func(path string, below time.Duration) time.Duration {
+	all := map[string]dice{}
+	for _, p := range r.array.paths {
+		all[p.address] = newDice(r.Setup.Seed, 0x9a<<32|uint64(gen)<<8|uint64(p.index))
+	}
+	var mu sync.Mutex
+	return func(path string, below time.Duration) time.Duration {
+		mu.Lock()
+		defer mu.Unlock()
+		return all[path].upTo(below)
+	}
 }
 
 func (r *run) event(e datapath.Event) {

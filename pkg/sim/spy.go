@@ -97,7 +97,7 @@ const maxSense = 64
 // consumed before the next is looked at.
 func (c *cutter) feed(b []byte, whole func(h, data []byte), step ...func(n int)) {
 	for len(b) > 0 {
-		n := 0
+		var n int
 		if len(c.head) < pdu.HeaderLen {
 			n = min(pdu.HeaderLen-len(c.head), len(b))
 			c.head = append(c.head, b[:n]...)

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"io"
 	"syscall"
 	"time"
@@ -12,6 +13,7 @@ type flow struct {
 	bytes int // sent and not consumed
 	cap   int // of the two socket buffers together
 	last  time.Time
+	dice  dice
 }
 
 // seg is some bytes, or an end.
@@ -23,12 +25,11 @@ type seg struct {
 
 // add puts data on the way, in pieces of random sizes and delays.
 func (l *link) add(f *flow, data []byte) {
-	w := l.w
 	f.bytes += len(data)
-	for pieces := 1 + w.rng.IntN(3); len(data) > 0; pieces-- {
+	for pieces := 1 + f.dice.IntN(3); len(data) > 0; pieces-- {
 		n := len(data)
 		if pieces > 1 {
-			n = 1 + w.rng.IntN(n)
+			n = 1 + f.dice.IntN(n)
 		}
 		l.queue(f, seg{at: l.arrival(f, n), data: data[:n:n]})
 		data = data[n:]
@@ -44,7 +45,7 @@ func (l *link) queue(f *flow, s seg) {
 // arrival draws when the next n bytes of f are there.
 func (l *link) arrival(f *flow, n int) time.Time {
 	p := l.path
-	at := time.Now().Add(p.delay + l.w.upTo(p.jitter))
+	at := time.Now().Add(p.delay + f.dice.upTo(p.jitter))
 	if at.Before(f.last) {
 		at = f.last
 	}
@@ -100,7 +101,7 @@ func (l *link) cutOff(end error) {
 		return
 	}
 	l.err = end
-	if end != io.EOF && l.w.chance(2) {
+	if !errors.Is(end, io.EOF) && l.dice.chance(2) {
 		l.in = nil
 	}
 	l.rx.segs = nil
@@ -111,8 +112,8 @@ func (l *link) cutOff(end error) {
 // reset cuts the connection at both ends at once; bytes under way are lost, or
 // some of them still arrive.
 func (l *link) reset() {
-	if l.w.chance(3) {
-		l.lastWords(l.w.rng.IntN(len(l.tx.segs) + 1))
+	if l.dice.chance(3) {
+		l.lastWords(l.dice.IntN(len(l.tx.segs) + 1))
 	}
 	l.tx.segs, l.rx.segs = nil, nil
 	l.gone()
@@ -138,7 +139,7 @@ func (l *link) abandon() {
 		l.tx.segs = nil
 		return // the target learns nothing: see mend
 	}
-	keep := l.w.rng.IntN(len(l.tx.segs) + 1)
+	keep := l.dice.IntN(len(l.tx.segs) + 1)
 	l.tx.segs = l.tx.segs[:keep]
 	limit := time.Now().Add(wireMax)
 	for i := range l.tx.segs {

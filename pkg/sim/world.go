@@ -12,11 +12,12 @@ import (
 // faults. One goroutine plays the events in the order of their time, and of
 // their making where that is equal.
 //
-// mu guards the network, the target and the rng: all of a world that is not the
+// mu guards the network, the target and all dice: all of a world that is not the
 // product's or a client's. Nobody is durably blocked while holding it.
 type world struct {
 	mu     sync.Mutex
-	rng    *rand.Rand
+	dice   dice // of the script's steps; links have their own
+	seed   uint64
 	events events
 	seq    uint64
 	wake   chan struct{} // capacity 1: an earlier event than the goroutine knows
@@ -54,7 +55,7 @@ func (e *events) Pop() any {
 }
 
 func newWorld(seed uint64) *world {
-	return &world{rng: rand.New(rand.NewPCG(seed, 0x77)), wake: make(chan struct{}, 1),
+	return &world{seed: seed, dice: newDice(seed, 0x77), wake: make(chan struct{}, 1),
 		stop: make(chan struct{}), done: make(chan struct{})}
 }
 
@@ -118,11 +119,11 @@ func (w *world) under(f func()) {
 
 // yield lets others run in the middle of a call of the product's, once in a
 // while. Under mu, which it gives up.
-func (w *world) yield() {
+func (w *world) yield(d dice) {
 	if !w.yields {
 		return
 	}
-	n := w.rng.IntN(4)
+	n := d.IntN(4)
 	if n == 0 {
 		return
 	}
@@ -133,13 +134,19 @@ func (w *world) yield() {
 	w.mu.Lock()
 }
 
-// chance is true in one of n cases. Under mu.
-func (w *world) chance(n int) bool { return w.rng.IntN(n) == 0 }
+// dice are a source of chance. Each direction of each link has its own, so that
+// what one draws does not depend on when another did. Under world.mu.
+type dice struct{ *rand.Rand }
 
-// upTo is a random duration below d. Under mu.
-func (w *world) upTo(d time.Duration) time.Duration {
-	if d <= 0 {
+func newDice(seed, use uint64) dice { return dice{rand.New(rand.NewPCG(seed, use))} }
+
+// chance is true in one of n cases.
+func (d dice) chance(n int) bool { return d.IntN(n) == 0 }
+
+// upTo is a random duration below limit.
+func (d dice) upTo(limit time.Duration) time.Duration {
+	if limit <= 0 {
 		return 0
 	}
-	return time.Duration(w.rng.Int64N(int64(d)))
+	return time.Duration(d.Int64N(int64(limit)))
 }
