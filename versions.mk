@@ -12,9 +12,11 @@ DEMO_PACKAGES := tgt fio
 TEST_PACKAGES := gcc libc6-dev libnbd-bin nbd-client qemu-utils qemu-block-extra libiscsi-bin
 
 # The programs that make bench-peers measures against.
-BENCH_PACKAGES := nbdkit qemu-system-common qemu-block-extra libiscsi-bin
+BENCH_PACKAGES := nbdkit qemu-system-common qemu-block-extra libiscsi-bin iproute2
 
 # make vm-test: QEMU, what the kernel and its file systems need inside, and who
 # connects /dev/nbdN besides us. The kernel comes from linux-image-KERNEL-amd64.
-VM_PACKAGES := qemu-system-x86 xz-utils kmod e2fsprogs xfsprogs fio tgt nbd-client
+# The initiator that most people have, for our target: open-iscsi and multipath-tools.
+VM_PACKAGES := qemu-system-x86 xz-utils kmod e2fsprogs xfsprogs fio tgt nbd-client \
+	open-iscsi multipath-tools sg3-utils
 KERNEL      ?= 6.12

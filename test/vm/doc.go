@@ -11,6 +11,7 @@
 // its process 1, spec is what the one tells the other. kmsg judges the kernel's
 // log, rig starts targets and the product, writers writes blocks and proves
 // later that none was lost. nbdkernel, product and reclaim are tests of the
-// product's parts and of the whole. A package of VM tests calls kmsg.Main from its
+// product's parts and of the whole, initiator is the kernel's own initiator
+// against our target. A package of VM tests calls kmsg.Main from its
 // TestMain, and kmsg.Watch at the start of each test.
 package vm
