@@ -184,12 +184,14 @@ func tagLoop(f *fakeDevice, a allocator, w, batch int) worker {
 	return func(stop *atomic.Bool) (ops int64, err error) {
 		defer a.leave(w)
 		tags := make([]int32, batch)
-		for !stop.Load() {
+		for {
 			n := a.take(w, tags)
 			f.submit(w, tags[:n])
 			ops += int64(n)
+			if stop.Load() {
+				return ops, nil
+			}
 		}
-		return ops, nil
 	}
 }
 
