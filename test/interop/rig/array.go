@@ -6,12 +6,15 @@ import (
 	"os"
 
 	"github.com/csi-mpath/csi-mpath/test/interop/tgt"
+	"github.com/csi-mpath/csi-mpath/test/port"
 )
 
 // daemon is one controller of the array: a tgtd, or a target of our own.
 type daemon interface {
 	Portal() string
 	Kill() // kill -9
+	// Close kills it and gives up its port.
+	Close() error
 	// Restart starts it again on its old port, and waits until it serves.
 	Restart(ctx context.Context) error
 }
@@ -41,12 +44,13 @@ func (x *array) stop() error {
 	if x.pair != nil {
 		return x.pair.Stop()
 	}
+	var errs []error
 	for _, d := range []daemon{x.a, x.b} {
 		if d != nil {
-			d.Kill()
+			errs = append(errs, d.Close())
 		}
 	}
-	return os.RemoveAll(x.dir)
+	return errors.Join(append(errs, os.RemoveAll(x.dir))...)
 }
 
 // startOwn makes the file and two csi-mpath target processes over it.
@@ -68,11 +72,14 @@ func startOwn(ctx context.Context, opt Options) (_ *array, err error) {
 		return nil, err
 	}
 	for i, d := range []*daemon{&x.a, &x.b} {
-		own := &ownDaemon{bin: opt.Bin, dir: dir, file: x.file, group: i + 1}
-		if err := own.Restart(ctx); err != nil {
+		held, err := port.Hold()
+		if err != nil {
 			return nil, err
 		}
-		*d = own
+		*d = &ownDaemon{bin: opt.Bin, dir: dir, file: x.file, group: i + 1, portal: held}
+		if err := (*d).Restart(ctx); err != nil {
+			return nil, err
+		}
 	}
 	return x, nil
 }

@@ -7,19 +7,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/csi-mpath/csi-mpath/test/child"
+	"github.com/csi-mpath/csi-mpath/test/port"
 )
 
 const (
 	// ownTarget is the name both targets of our own use.
 	ownTarget = "iqn.2026-01.io.csi-mpath:demo"
 	// ownWithin bounds the start of a target of our own.
-	ownWithin = 20 * time.Second
+	ownWithin = time.Minute
 )
 
 // ownDaemon is a csi-mpath target process that stands for one controller: its
@@ -27,12 +27,18 @@ const (
 type ownDaemon struct {
 	bin, dir, file string
 	group          int
-	portal         string
+	portal         *port.Held // ours also while the daemon is dead
 	child          *child.Child
 }
 
 // Portal is the daemon's address, host:port.
-func (d *ownDaemon) Portal() string { return d.portal }
+func (d *ownDaemon) Portal() string { return d.portal.Addr() }
+
+// Close kills the daemon and gives up its port.
+func (d *ownDaemon) Close() error {
+	d.Kill()
+	return d.portal.Close()
+}
 
 // Kill is kill -9.
 func (d *ownDaemon) Kill() {
@@ -50,12 +56,8 @@ const ownConfig = `targets:
 // Restart starts the daemon again on its old port, and waits until it serves.
 func (d *ownDaemon) Restart(ctx context.Context) error {
 	d.Kill()
-	at := d.portal
-	if at == "" {
-		at = "127.0.0.1:0"
-	}
 	config := filepath.Join(d.dir, fmt.Sprintf("target%d.yaml", d.group))
-	if err := os.WriteFile(config, fmt.Appendf(nil, ownConfig, ownTarget, at, d.group, d.group, d.file), 0o600); err != nil {
+	if err := os.WriteFile(config, fmt.Appendf(nil, ownConfig, ownTarget, d.Portal(), d.group, d.group, d.file), 0o600); err != nil {
 		return err
 	}
 	first := &firstLine{done: make(chan string, 1)}
@@ -68,11 +70,9 @@ func (d *ownDaemon) Restart(ctx context.Context) error {
 	defer late.Stop()
 	select {
 	case line := <-first.done:
-		m := ready.FindStringSubmatch(line)
-		if m == nil {
+		if line != "ready: 1 target on "+d.Portal() {
 			return fmt.Errorf("csi-mpath target says %q", line)
 		}
-		d.portal = m[1]
 		return nil
 	case <-c.Done():
 		return errors.Join(errors.New("csi-mpath target ended at once"), c.Wait())
@@ -82,8 +82,6 @@ func (d *ownDaemon) Restart(ctx context.Context) error {
 		return fmt.Errorf("csi-mpath target was not ready within %v: %s", ownWithin, c.Output())
 	}
 }
-
-var ready = regexp.MustCompile(`^ready: 1 target on (\S+)$`)
 
 // firstLine is told what a program prints, and tells its first line.
 type firstLine struct {
