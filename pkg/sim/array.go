@@ -211,7 +211,7 @@ func (a *array) newLink(p *path, c *target.Conn, gen int) *link {
 	return l
 }
 
-func bufferSize(d dice) int { return []int{1 << 10, 8 << 10, 64 << 10, 1 << 20}[d.IntN(4)] }
+func bufferSize(d dice) int { return []int{1 << 10, 8 << 10, 64 << 10, 1 << 20, 1 << 20}[d.IntN(5)] }
 
 // move takes a link's bytes as far as they come.
 func (a *array) move(l *link) {

@@ -85,7 +85,7 @@ func (g *generator) limits() {
 		s.Large = 400 << 10 // more parts than one wave has
 	}
 	s.Large = min(s.Large, s.Blocks*s.BlockSize)
-	if g.IntN(3) == 0 { // payloads too long to be copied beside their headers
+	if g.IntN(2) == 0 { // payloads too long to be copied beside their headers
 		s.LargeShare, s.Large, s.MaxTransfer, s.MaxBurst = 50, 64<<10, 64<<10, 1<<20
 		s.FirstBurst = pickOf[uint](g, 512, 64<<10)
 	}
@@ -168,7 +168,7 @@ var drawn = []struct {
 		g.add(at, 0, "reconnect", strconv.Itoa(g.IntN(g.s.Setup.Clients)))
 	}},
 	{10, (*generator).orphan},
-	{5, (*generator).stuck},
+	{10, (*generator).stuck},
 }
 
 // draw adds one fault, or one story of several.
@@ -234,6 +234,6 @@ func (g *generator) orphan(at time.Duration) {
 func (g *generator) stuck(at time.Duration) {
 	p, limit := g.path(), g.s.Setup.PathTimeout
 	long := g.between(limit, 3*limit)
-	g.add(at, long, "freeze", p, g.between(limit/4, limit).String())
+	g.add(at, long, "freeze", p, g.between(limit/3, limit).String())
 	g.add(at, long, "hole", p, "rx")
 }

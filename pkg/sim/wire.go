@@ -139,7 +139,10 @@ func (l *link) abandon() {
 		l.tx.segs = nil
 		return // the target learns nothing: see mend
 	}
-	keep := l.dice.IntN(len(l.tx.segs) + 1)
+	keep := len(l.tx.segs)
+	if l.dice.chance(2) {
+		keep = l.dice.IntN(keep + 1)
+	}
 	l.tx.segs = l.tx.segs[:keep]
 	limit := time.Now().Add(wireMax)
 	for i := range l.tx.segs {
