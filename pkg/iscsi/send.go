@@ -1,7 +1,6 @@
 package iscsi
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -99,31 +98,6 @@ func (f *fifo[T, P]) pop() *T {
 
 func newTransmitter(m *machine) transmitter {
 	return transmitter{m: m, cmdSN: initialCmdSN}
-}
-
-// scratch is the room of one batch. Thousands of sessions share as many as
-// there are senders at a time.
-type scratch struct {
-	arena [sendArena]byte
-	iov   [batchIovecs]unix.Iovec
-	refs  [batchIovecs]ref
-}
-
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
-
-// borrow takes a scratch, unless there is one already.
-func (t *transmitter) borrow() {
-	if t.scratch != nil {
-		return
-	}
-	s := scratches.Get().(*scratch)
-	t.scratch, t.arena, t.iov, t.refs = s, s.arena[:], s.iov[:0], s.refs[:0]
-}
-
-// giveBack returns the scratch: nothing of it is in use.
-func (t *transmitter) giveBack() {
-	scratches.Put(t.scratch)
-	t.scratch, t.arena, t.iov, t.refs = nil, nil, nil, nil
 }
 
 // gather returns what to send next: the rest of the last batch, or a new one.
