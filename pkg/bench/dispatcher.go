@@ -218,10 +218,10 @@ func (d *dispatcher) verify() error {
 	return d.bad
 }
 
-// dispatcherSide measures one.
-func dispatcherSide(name string, kind dispatchKind, paths, depth int, l load) side {
+// dispatcherSide measures one, over two paths.
+func dispatcherSide(name string, kind dispatchKind, depth int, l load) side {
 	return side{name, func(ctx context.Context, d time.Duration) (sample, error) {
-		disp := newDispatcher(kind, paths, depth, l)
+		disp := newDispatcher(kind, 2, depth, l)
 		lanes := make([]*laneOf, l.lanes)
 		for i := range lanes {
 			lanes[i] = disp.open(i, l.depth)

@@ -95,8 +95,8 @@ func againstDispatcher(lanes, depth int, single bool) experiment {
 		sides: []side{
 			datapathSide("datapath", 2, depth, l, 0),
 			lockedBuildSide("locked build", 2, depth, l, false),
-			dispatcherSide("bare dispatcher", dispatchQueued, 2, depth, l),
-			dispatcherSide("bare dispatcher, no path goroutines", dispatchInline, 2, depth, l),
+			dispatcherSide("bare dispatcher", dispatchQueued, depth, l),
+			dispatcherSide("bare dispatcher, no path goroutines", dispatchInline, depth, l),
 		},
 	}
 	if single {
@@ -115,7 +115,7 @@ func againstDispatcher(lanes, depth int, single bool) experiment {
 		{metric: opsPerSecond, base: "bare dispatcher, no path goroutines"}}
 	if main {
 		e.sides = append(e.sides, lockedBuildSide("textbook locked build", 2, depth, l, true),
-			dispatcherSide("textbook bare dispatcher", dispatchTextbook, 2, depth, l))
+			dispatcherSide("textbook bare dispatcher", dispatchTextbook, depth, l))
 		e.claims = append(e.claims, claim{name: "the baseline is no straw man", metric: opsPerSecond,
 			ours: "locked build", base: "textbook locked build", goal: 0.95},
 			claim{metric: opsPerSecond, base: "textbook bare dispatcher"})

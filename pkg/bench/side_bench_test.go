@@ -15,9 +15,9 @@ func BenchmarkSides(b *testing.B) {
 			datapathSide("datapath", 2, 2048, l, 0),
 			lockedBuildSide("locked", 2, 64, l, false),
 			lockedBuildSide("locked textbook", 2, 64, l, true),
-			dispatcherSide("dispatcher", dispatchQueued, 2, 64, l),
-			dispatcherSide("inline", dispatchInline, 2, 64, l),
-			dispatcherSide("textbook", dispatchTextbook, 2, 64, l),
+			dispatcherSide("dispatcher", dispatchQueued, 64, l),
+			dispatcherSide("inline", dispatchInline, 64, l),
+			dispatcherSide("textbook", dispatchTextbook, 64, l),
 		} {
 			b.Run(fmt.Sprintf("%s/%s/lanes=%d/depth=%d", s.name, name, l.lanes, l.depth), func(b *testing.B) { runSide(b, s) })
 		}
