@@ -13,6 +13,7 @@ import (
 	"net"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -29,6 +30,7 @@ const MaxIovecs = 1024
 // reader writes the Recv fields, the sender the Send fields.
 type Stats struct {
 	Recvs, Sends, Again atomic.Uint64
+	Spun                atomic.Uint64 // waits that ended before the reader parked
 }
 
 // Stream is a connection without a file descriptor: an in-memory link that
@@ -58,6 +60,9 @@ type Socket struct {
 	rxNow    bool // do not park
 	rxErr    syscall.Errno
 	rxFunc   func(fd uintptr) bool
+	spin     spin
+	base     time.Time    // of spin's clock
+	polling  atomic.Int64 // Polling; set by anybody, read by the reader per wait
 	hung     bool
 	hungFds  [1]unix.PollFd
 	hungFunc func(fd uintptr)
@@ -85,7 +90,7 @@ func NewSocket(conn net.Conn) (*Socket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("poll: %w", err)
 	}
-	s := &Socket{conn: conn, raw: raw}
+	s := &Socket{conn: conn, raw: raw, base: time.Now()}
 	s.rxFunc = s.recvOnce
 	s.txFunc = s.sendOnce
 	s.waitFunc = s.writable
@@ -108,7 +113,12 @@ func (s *Socket) Recv(a, b []byte) (int, error) {
 		s.rxIov[1].SetLen(len(b))
 		s.rxCnt = 2
 	}
-	err := s.raw.Read(s.rxFunc)
+	var err error
+	if p := Polling(s.polling.Load()); p != 0 && !s.rxNow {
+		err = s.recvSpinning(p)
+	} else {
+		err = s.raw.Read(s.rxFunc)
+	}
 	s.rxIov = [2]unix.Iovec{}
 	switch {
 	case err != nil:
