@@ -25,6 +25,7 @@ type attachFlags struct {
 	cfg                          device.Config
 	portals, sources             []string
 	lun, noPath, failback, merge string
+	polling                      string
 	secretFile                   string
 	socket, block                string
 	openTimeout, shutdownTime    time.Duration
@@ -89,6 +90,7 @@ func (f *attachFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.noPath, "no-path-timeout", "never", "how long I/O is held while no path works: never, or a duration")
 	fl.StringVar(&f.failback, "failback", "immediate", "when I/O returns to a better group of paths that came back: immediate, manual, or a duration")
 	fl.StringVar(&f.merge, "merge-deadline", "0", "how long contiguous requests may wait to go as one command: 0 (only what comes together), a duration like 20us, auto, or off")
+	fl.StringVar(&f.polling, "polling", "off", "whether readers look again before they sleep: off, adaptive, or a duration like 50us; pays only with a spare CPU")
 	fl.DurationVar(&f.openTimeout, "open-timeout", 30*time.Second, "how long to wait for the first paths")
 	fl.DurationVar(&f.shutdownTime, "shutdown-timeout", 30*time.Second, "how long the end may wait for answers and fences")
 	fl.StringVar(&f.cfg.StateDir, "state-dir", defaultStateDir(), "directory for what must outlive the process")
@@ -122,6 +124,9 @@ func (f *attachFlags) finish() (err error) {
 		}
 	}
 	if f.cfg.MergeDeadline, err = device.ParseMergeDeadline(f.merge); err != nil {
+		return err
+	}
+	if f.cfg.Polling, err = device.ParsePolling(f.polling); err != nil {
 		return err
 	}
 	f.cfg.Replays = f.block != ""

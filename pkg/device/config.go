@@ -12,6 +12,7 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi"
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/auth"
 	"github.com/csi-mpath/csi-mpath/pkg/pathsel"
+	"github.com/csi-mpath/csi-mpath/pkg/poll"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
 )
 
@@ -40,6 +41,7 @@ type Config struct {
 	FenceTimeout   time.Duration
 	NoPathTimeout  time.Duration // datapath.Never holds I/O for ever
 	MergeDeadline  time.Duration // 0, a time, datapath.MergeAuto or MergeOff
+	Polling        poll.Polling  // 0, a time, or poll.PollAdaptive
 	Failback       time.Duration // datapath.FailbackImmediate, FailbackManual, or a time
 
 	// Replays: the client is the kernel, which sends unanswered requests again

@@ -24,6 +24,7 @@ type Device struct {
 	unlock func()
 	ledger *ledgerFile
 	status *statusServer
+	paths  []*iscsiPath
 	record string                      // path of the record
 	places string                      // path of the file of places
 	keep   atomic.Bool                 // it stays after Close
@@ -94,7 +95,7 @@ func (d *Device) open(ctx context.Context, control string) error {
 	}
 	d.refreshInfo()
 	if err = d.remember(); err == nil && !d.cfg.NoControl {
-		d.status, err = serveStatus(control, d.dp)
+		d.status, err = serveStatus(control, d)
 	}
 	if err != nil {
 		_ = d.dp.Close(ctx)
@@ -121,9 +122,10 @@ func (d *Device) transports() ([]datapath.Transport, error) {
 		all = append(all, &iscsiPath{cfg: &d.cfg, portal: portal, session: iscsi.Config{
 			Portal: portal, InitiatorName: d.cfg.Initiator, TargetName: d.cfg.Target, ISID: ids[i], Auth: d.cfg.Auth,
 			Source: source, Dial: d.cfg.Dial, ConnectTimeout: max(d.cfg.PathTimeout, loginMin), LoginTimeout: max(d.cfg.PathTimeout, loginMin),
-			PathTimeout: d.cfg.PathTimeout, CommandTimeout: d.cfg.CommandTimeout, QueueDepth: d.cfg.QueueDepth,
+			Polling: d.cfg.Polling, PathTimeout: d.cfg.PathTimeout, CommandTimeout: d.cfg.CommandTimeout, QueueDepth: d.cfg.QueueDepth,
 		}})
 	}
+	d.paths = all
 	out := make([]datapath.Transport, 0, len(all))
 	for _, p := range all {
 		p.siblings = all

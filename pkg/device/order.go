@@ -22,7 +22,7 @@ const (
 	OrderEnable   Order = "enable"
 	OrderPrefer   Order = "prefer"
 	OrderFailback Order = "failback"
-	OrderMerge    Order = "merge-deadline" // Value is as --merge-deadline takes it
+	orderTune     Order = "tune" // Key and Value
 	orderStatus   Order = "status"
 )
 
@@ -32,6 +32,7 @@ type request struct {
 	Version int    `json:"v"`
 	Order   Order  `json:"order"`
 	Path    string `json:"path,omitempty"`
+	Key     string `json:"key,omitempty"`
 	Value   string `json:"value,omitempty"`
 }
 
@@ -54,51 +55,33 @@ func (s *statusServer) serve(c net.Conn) {
 	}
 	_ = c.SetDeadline(time.Now().Add(statusTimeout))
 	if err == nil {
-		err = carryOut(s.dp, q)
+		err = carryOut(s.dev, q)
 	}
-	r := reply{Status: s.dp.Status()}
+	r := reply{Status: s.dev.Status()}
 	if err != nil {
 		r.Error = err.Error()
 	}
 	_ = json.NewEncoder(c).Encode(r)
 }
 
-func carryOut(dp *datapath.Device, q request) error {
+func carryOut(d *Device, q request) error {
+	dp := d.dp
 	switch q.Order {
 	case orderStatus:
 		return nil
+	case orderTune:
+		return d.Tune(q.Key, q.Value)
 	case OrderDrain:
 		return dp.Drain(q.Path)
 	case OrderEnable:
 		return dp.Enable(q.Path)
 	case OrderPrefer:
 		return dp.Prefer(q.Path)
-	case OrderMerge:
-		t, err := ParseMergeDeadline(q.Value)
-		if err != nil {
-			return err
-		}
-		return dp.SetMergeDeadline(t)
 	case OrderFailback:
 		dp.Failback()
 		return nil
 	}
 	return fmt.Errorf("order %q is not known to the process that serves the volume: it may be older than this program", q.Order)
-}
-
-// ParseMergeDeadline reads a merge deadline: off, auto, 0 or a duration.
-func ParseMergeDeadline(s string) (time.Duration, error) {
-	switch s {
-	case "off":
-		return datapath.MergeOff, nil
-	case "auto":
-		return datapath.MergeAuto, nil
-	}
-	t, err := time.ParseDuration(s)
-	if err != nil || t < 0 || t > datapath.MaxMergeDeadline {
-		return 0, fmt.Errorf("merge deadline %q is neither 'off' nor 'auto' nor a duration of 0 to %v, like 20us", s, datapath.MaxMergeDeadline)
-	}
-	return t, nil
 }
 
 // Do gives an order to the process that has the volume attached, and returns
@@ -107,10 +90,10 @@ func Do(dir, volume string, o Order, path string) (datapath.Status, error) {
 	return order(dir, volume, request{Version: 1, Order: o, Path: path})
 }
 
-// SetMergeDeadline changes the merge deadline of a volume that another process
-// has attached.
-func SetMergeDeadline(dir, volume, value string) (datapath.Status, error) {
-	return order(dir, volume, request{Version: 1, Order: OrderMerge, Value: value})
+// Tune changes a tunable of a volume that another process has attached; see
+// Device.Tune.
+func Tune(dir, volume, key, value string) (datapath.Status, error) {
+	return order(dir, volume, request{Version: 1, Order: orderTune, Key: key, Value: value})
 }
 
 func order(dir, volume string, q request) (datapath.Status, error) {

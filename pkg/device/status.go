@@ -21,13 +21,13 @@ import (
 // statusServer answers one request per connection on a unix socket (order.go).
 // Who may connect is decided by the mode of the state directory.
 type statusServer struct {
-	dp   *datapath.Device
+	dev  *Device
 	l    net.Listener
 	wg   sync.WaitGroup
 	path string
 }
 
-func serveStatus(path string, dp *datapath.Device) (*statusServer, error) {
+func serveStatus(path string, dev *Device) (*statusServer, error) {
 	if len(path) > 107 {
 		return nil, fmt.Errorf("the status socket %s has a path longer than the 107 bytes a unix socket may have: use a shorter --state-dir", path)
 	}
@@ -38,7 +38,7 @@ func serveStatus(path string, dp *datapath.Device) (*statusServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("status socket: %w", err)
 	}
-	s := &statusServer{dp: dp, l: l, path: path}
+	s := &statusServer{dev: dev, l: l, path: path}
 	s.wg.Go(func() {
 		slots := make(chan struct{}, maxRequests)
 		for {

@@ -304,23 +304,28 @@ func TestOpenErrorsNamePortalAndCause(t *testing.T) {
 	}
 }
 
-func TestTheMergeDeadlineIsChangedWhileIORuns(t *testing.T) {
+func TestTunablesAreChangedWhileIORuns(t *testing.T) {
 	r := newRig(t, 2, target.Config{})
 	cfg := r.config()
 	r.open(cfg, 2)
 	name := r.dev.Status().Name
-	for _, v := range []string{"20us", "auto", "off", "0"} {
-		if _, err := device.SetMergeDeadline(cfg.StateDir, name, v); err != nil {
+	for _, v := range [][2]string{{"merge-deadline", "20us"}, {"polling", "adaptive"}, {"merge-deadline", "auto"},
+		{"polling", "50us"}, {"merge-deadline", "off"}, {"polling", "off"}, {"merge-deadline", "0"}} {
+		if _, err := device.Tune(cfg.StateDir, name, v[0], v[1]); err != nil {
 			t.Fatal(err)
 		}
-		if q := r.do(blk.Write, 0, 4096, 1); q.Status != blk.OK {
-			t.Fatal(q.Status)
+		for i := range 20 {
+			if q := r.do(blk.Write, uint64(i)*4096, 4096, 1); q.Status != blk.OK {
+				t.Fatal(q.Status)
+			}
 		}
 	}
-	if st, err := device.SetMergeDeadline(cfg.StateDir, name, "20us"); err != nil || st.Merge.Deadline != 20*time.Microsecond || st.Merge.Auto {
+	if st, err := device.Tune(cfg.StateDir, name, "merge-deadline", "20us"); err != nil || st.Merge.Deadline != 20*time.Microsecond || st.Merge.Auto {
 		t.Fatalf("%+v, %v", st.Merge, err)
 	}
-	if _, err := device.SetMergeDeadline(cfg.StateDir, name, "a while"); err == nil {
-		t.Fatal("accepted")
+	for _, v := range [][2]string{{"merge-deadline", "a while"}, {"polling", "1h"}, {"colour", "red"}} {
+		if _, err := device.Tune(cfg.StateDir, name, v[0], v[1]); err == nil {
+			t.Errorf("%v was accepted", v)
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/auth"
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
+	"github.com/csi-mpath/csi-mpath/pkg/poll"
 )
 
 // Digest is what a connection does about CRC32C digests (RFC 7143 13.1).
@@ -45,6 +46,8 @@ type Config struct {
 	// CommandTimeout: a command unanswered for so long is aborted; if the abort
 	// fails, the session ends.
 	CommandTimeout time.Duration
+	// Polling is how the session's reader waits (S5).
+	Polling poll.Polling
 	// QueueDepth is the most data commands of the session, 1..maxDepth.
 	QueueDepth int
 

@@ -47,6 +47,7 @@ func newSession(cfg Config, conn net.Conn, l *login) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	sock.SetPolling(cfg.Polling)
 	base := time.Now()
 	s := &Session{cfg: cfg, sock: sock, base: base,
 		info: Info{TSIH: l.tsih, TPGT: l.neg.tpgt, HasTPGT: l.neg.hasTPGT, Params: l.params,

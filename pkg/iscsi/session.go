@@ -67,6 +67,9 @@ func (s *Session) Info() Info { return s.info }
 // Config is the configuration, defaults filled in.
 func (s *Session) Config() Config { return s.cfg }
 
+// SetPolling changes how the reader waits, at once.
+func (s *Session) SetPolling(p poll.Polling) { s.sock.SetPolling(p) }
+
 // Done is closed when the session is over and every sink was told.
 func (s *Session) Done() <-chan struct{} { return s.done }
 

@@ -1,0 +1,77 @@
+package device
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/datapath"
+	"github.com/csi-mpath/csi-mpath/pkg/poll"
+)
+
+// The tunables that can be changed while the volume works.
+const (
+	TuneMergeDeadline = "merge-deadline"
+	TunePolling       = "polling"
+)
+
+// Tune changes a tunable at once; value is as the flag of that name takes it.
+func (d *Device) Tune(key, value string) error {
+	switch key {
+	case TuneMergeDeadline:
+		t, err := ParseMergeDeadline(value)
+		if err != nil {
+			return err
+		}
+		return d.dp.SetMergeDeadline(t)
+	case TunePolling:
+		p, err := ParsePolling(value)
+		if err != nil {
+			return err
+		}
+		for _, path := range d.paths {
+			path.setPolling(p)
+		}
+		return nil
+	}
+	return fmt.Errorf("volume %s: %q is no tunable of the process that serves it: it may be older than this program", d.cfg.Name, key)
+}
+
+// setPolling changes the session in use and those to come.
+func (p *iscsiPath) setPolling(v poll.Polling) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.session.Polling = v
+	if p.cur != nil {
+		p.cur.SetPolling(v)
+	}
+}
+
+// ParseMergeDeadline reads a merge deadline: off, auto, 0 or a duration.
+func ParseMergeDeadline(s string) (time.Duration, error) {
+	switch s {
+	case "off":
+		return datapath.MergeOff, nil
+	case "auto":
+		return datapath.MergeAuto, nil
+	}
+	t, err := time.ParseDuration(s)
+	if err != nil || t < 0 || t > datapath.MaxMergeDeadline {
+		return 0, fmt.Errorf("merge deadline %q is neither 'off' nor 'auto' nor a duration of 0 to %v, like 20us", s, datapath.MaxMergeDeadline)
+	}
+	return t, nil
+}
+
+// ParsePolling reads how readers wait: off, adaptive or a duration.
+func ParsePolling(s string) (poll.Polling, error) {
+	switch s {
+	case "off":
+		return 0, nil
+	case "adaptive":
+		return poll.PollAdaptive, nil
+	}
+	t, err := time.ParseDuration(s)
+	if p := poll.Polling(t); err == nil && p >= 0 && p <= poll.MaxPolling {
+		return p, nil
+	}
+	return 0, fmt.Errorf("polling %q is neither 'off' nor 'adaptive' nor a duration up to %v, like 50us", s, time.Duration(poll.MaxPolling))
+}
