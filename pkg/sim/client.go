@@ -30,7 +30,7 @@ type client struct {
 	draining bool     // wait until all is answered, now and then
 	idle     bool     // ask nothing new
 	quit     bool
-	stop     chan struct{} // closed with idle
+	think    time.Duration // mean pause between batches
 	done     chan struct{}
 }
 
@@ -55,7 +55,7 @@ type flight struct {
 
 func newClient(o *oracle, id int, setup *Setup) *client {
 	c := &client{o: o, id: id, setup: setup, rng: rand.New(rand.NewPCG(setup.Seed, 0x1000+uint64(id))),
-		bufs: map[int][][]byte{}, stop: make(chan struct{}), done: make(chan struct{})}
+		bufs: map[int][][]byte{}, think: setup.Pause, done: make(chan struct{})}
 	c.cond.L = &o.mu
 	return c
 }
@@ -163,15 +163,12 @@ func (c *client) waits() bool {
 
 func (c *client) pause() {
 	c.o.mu.Lock()
-	d := time.Duration(c.rng.ExpFloat64() * float64(c.setup.Pause))
+	d := time.Duration(c.rng.ExpFloat64() * float64(c.think))
 	c.draining = c.rng.IntN(12) == 0
 	c.o.mu.Unlock()
 	t := time.NewTimer(d)
 	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-c.stop:
-	}
+	<-t.C
 }
 
 // batch makes one to some requests, linked.

@@ -77,19 +77,40 @@ func (c *client) inFlight() (all []*flight) {
 
 // finish heals the world, and looks at what is left.
 func (r *run) finish() {
-	r.oracle.mu.Lock()
-	for _, c := range r.clients {
-		c.idle = true
-		close(c.stop)
-	}
-	r.oracle.mu.Unlock()
+	r.ask(false, 0)
 	r.w.under(r.heal)
 	if !r.until(r.oracle.slack, r.answered) {
 		r.oracle.report("not all is answered %v after the last fault: %d requests, %+v", r.oracle.slack, r.open(), r.state())
 	}
 	wait(settleTime)
+	if !r.oracle.failed() {
+		r.calm()
+	}
 	r.windows()
 	r.end()
+}
+
+// ask lets the clients ask, with this pause, or keeps them from it.
+func (r *run) ask(yes bool, pause time.Duration) {
+	r.oracle.mu.Lock()
+	defer r.oracle.mu.Unlock()
+	for _, c := range r.clients {
+		c.idle = !yes
+		if yes {
+			c.think = pause
+		}
+		c.cond.Broadcast()
+	}
+}
+
+// calm lets the clients ask once more, with no fault near.
+func (r *run) calm() {
+	r.ask(true, calmPause)
+	wait(calmTime)
+	r.ask(false, 0)
+	if !r.until(calmAnswer, r.answered) {
+		r.oracle.report("without any fault %d requests are not answered: %+v", r.open(), r.state())
+	}
 }
 
 // heal ends what steps may have left behind. Under world.mu.
@@ -143,19 +164,21 @@ func (r *run) open() (n int) {
 // windows looks for leaked tags: when the target answers nothing, every path
 // takes exactly as many commands as it may have in flight.
 func (r *run) windows() {
-	r.oracle.mu.Lock()
-	broken := len(r.oracle.broken) > 0
+	if r.oracle.failed() {
+		return
+	}
 	p := r.proc
-	r.oracle.mu.Unlock()
-	if broken {
+	whole := func() bool {
+		st := p.dev.Status()
+		return st.Usable == len(r.Setup.Paths) && st.InDoubt == 0 && st.Held == 0
+	}
+	if !r.until(recoverTime, whole) { // a path that was slow under load has to show that it is quick
+		r.oracle.report("%v after all is healed the device is not whole: %+v", recoverTime, p.dev.Status())
 		return
 	}
-	if st := p.dev.Status(); st.Usable != len(r.Setup.Paths) || st.InDoubt != 0 || st.Held != 0 {
-		r.oracle.report("%v after all is healed the device is not whole: %+v", settleTime, st)
-		return
-	}
-	want := r.Setup.Depth * len(r.Setup.Paths)
-	lane, err := p.dev.OpenLane(want + 8)
+	want := min(r.Setup.Depth, r.Setup.TargetDepth) * len(r.Setup.Paths)
+	all := r.Setup.Depth*len(r.Setup.Paths) + 8
+	lane, err := p.dev.OpenLane(all)
 	if err != nil {
 		r.oracle.report("%v", err)
 		return
@@ -165,7 +188,7 @@ func (r *run) windows() {
 		r.array.do(func(m *target.Machine) { h, _ = m.Hold(target.Match{Kind: target.Reads}, false, nil) })
 	})
 	f := &filler{o: r.oracle}
-	for i := range want + 8 {
+	for i := range all {
 		lane.Submit(&blk.Request{Op: blk.Read, Slot: uint32(i), Len: uint32(r.Setup.BlockSize),
 			Buf: make([]byte, r.Setup.BlockSize), Owner: f})
 	}
@@ -178,8 +201,8 @@ func (r *run) windows() {
 	if got != want {
 		r.oracle.report("%d paths with a window of %d commands take %d at once: a tag leaked", len(r.Setup.Paths), r.Setup.Depth, got)
 	}
-	if !r.until(calmAnswer, func() bool { return f.count() == want+8 }) {
-		r.oracle.report("%d of %d reads that filled the windows were answered", f.count(), want+8)
+	if !r.until(calmAnswer, func() bool { return f.count() == all }) {
+		r.oracle.report("%d of %d reads that filled the windows were answered", f.count(), all)
 	}
 	lane.Close()
 }

@@ -57,6 +57,9 @@ func (g *generator) setup() {
 	s.Replays = g.IntN(5) != 0
 	s.Delay = g.between(0, 3*time.Millisecond)
 	s.Jitter = g.between(0, 3*time.Millisecond)
+	if g.IntN(3) == 0 {
+		s.Delay, s.Jitter = 0, 0 // answers come while their request is still being sent
+	}
 	if g.IntN(8) == 0 {
 		s.Procs = 4
 	}
@@ -71,6 +74,7 @@ func (g *generator) limits() {
 	}
 	s.Blocks = pickOf(g, 256, 512, 1024)
 	s.Depth = pickOf(g, 2, 3, 8, 16, 32)
+	s.TargetDepth = pickOf(g, 2, 4, 8, 128, 128)
 	s.Fence = g.between(3*time.Second, 8*time.Second)
 	s.PathTimeout = g.between(time.Second, 3*time.Second)
 	s.CmdTimeout = g.between(3*time.Second, 6*time.Second)

@@ -25,6 +25,14 @@ const (
 	// settleTime: so long after the last fault everything is as if there had
 	// been none: windows are wide open again, and idle paths were looked at too.
 	settleTime = 70 * time.Second
+	// calmTime is how long the clients ask once more when all is settled, and
+	// calmPause the pause between their requests: then a lost wake-up shows, which
+	// any fault would have cured.
+	calmTime  = 2 * time.Second
+	calmPause = 4 * time.Millisecond
+	// recoverTime is how long a path may be kept from use after that for having
+	// been slow.
+	recoverTime = 2 * time.Minute
 	// calmAnswer bounds an answer when no fault was near.
 	calmAnswer = 5 * time.Second
 	// patience is what the product's own bounds may add to the timeouts of a

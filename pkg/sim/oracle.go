@@ -51,6 +51,12 @@ type Stats struct {
 	Late, Reinstated, Logins, Aborted                 uint64
 }
 
+func (o *oracle) failed() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.broken) > 0
+}
+
 // note writes a line for who reads along.
 func (o *oracle) note(format string, args ...any) {
 	if o.trace != nil {

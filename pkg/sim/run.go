@@ -82,7 +82,7 @@ func newRun(s *Script, dir string) *run {
 	r.oracle.h.blocks = make([][]*rec, blocks)
 	r.array = &array{w: w, disk: d, size: r.oracle.size, powered: map[int]bool{}, broken: r.oracle.report, tell: r.oracle.tell}
 	r.oracle.told = func() int { return int(r.array.told.Load()) }
-	r.array.cfg = target.Config{Name: targetName, MaxBurst: uint32(set.MaxBurst), FirstBurst: uint32(set.FirstBurst),
+	r.array.cfg = target.Config{Name: targetName, MaxBurst: uint32(set.MaxBurst), FirstBurst: uint32(set.FirstBurst), Depth: set.TargetDepth,
 		InitialR2T: set.InitialR2T, NoImmediate: set.NoImmediate, PowerOn: set.PowerOn,
 		LUNs: []target.LUN{{Number: lunNumber, Store: d, WriteThrough: set.WriteThrough,
 			Device: target.Device{BlockSize: uint32(set.BlockSize), Size: r.array.size, MaxTransfer: uint32(set.MaxTransfer)}}}}

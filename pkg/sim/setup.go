@@ -19,7 +19,7 @@ type Setup struct {
 	Pause                          time.Duration
 	Blocks, BlockSize, Large       int // Large is the longest request, bytes
 	LargeShare                     int // of a hundred requests
-	Depth                          int
+	Depth, TargetDepth             int // commands of a path, and of a session at the target
 	Fence, PathTimeout, CmdTimeout time.Duration
 	NoPath                         time.Duration // negative for never
 	MaxBurst, FirstBurst           uint
@@ -62,7 +62,7 @@ func (l *pathList) Set(s string) error {
 // defaults are what a script need not say.
 func defaults() Setup {
 	return Setup{Seed: 1, Run: 10 * time.Second, Paths: pathList{{1, 1}, {2, 1}}, Clients: 2, Flight: 8,
-		Pause: 20 * time.Millisecond, Blocks: 1024, BlockSize: 512, Large: 64 << 10, LargeShare: 10, Depth: 16, Fence: 5 * time.Second,
+		Pause: 20 * time.Millisecond, Blocks: 1024, BlockSize: 512, Large: 64 << 10, LargeShare: 10, Depth: 16, TargetDepth: 128, Fence: 5 * time.Second,
 		PathTimeout: 2 * time.Second, CmdTimeout: 5 * time.Second, NoPath: -1, MaxBurst: 16 << 10, FirstBurst: 4 << 10,
 		MaxTransfer: 16 << 10, Replays: true, Selector: "round-robin", Delay: time.Millisecond, Jitter: time.Millisecond,
 		Procs: 1, Yields: true}
@@ -83,6 +83,7 @@ func (s *Setup) lines() *flag.FlagSet {
 	f.IntVar(&s.Large, "large", s.Large, "")
 	f.IntVar(&s.LargeShare, "large-share", s.LargeShare, "")
 	f.IntVar(&s.Depth, "depth", s.Depth, "")
+	f.IntVar(&s.TargetDepth, "target-depth", s.TargetDepth, "")
 	f.DurationVar(&s.Fence, "fence-timeout", s.Fence, "")
 	f.DurationVar(&s.PathTimeout, "path-timeout", s.PathTimeout, "")
 	f.DurationVar(&s.CmdTimeout, "command-timeout", s.CmdTimeout, "")
@@ -118,6 +119,8 @@ func (s *Setup) check() error {
 		return fmt.Errorf("run, or a timeout, is out of range")
 	case s.Delay < 0 || s.Jitter < 0 || s.Delay+s.Jitter > wireMax || s.Pause <= 0:
 		return fmt.Errorf("delay and jitter together are at most %v", wireMax)
+	case s.Depth < 1 || s.Depth > 128 || s.TargetDepth < 1 || s.TargetDepth > 4096:
+		return fmt.Errorf("depths of %d and %d are not possible", s.Depth, s.TargetDepth)
 	case s.Procs < 1 || s.Procs > 8:
 		return fmt.Errorf("procs %d is not in 1..8", s.Procs)
 	}
