@@ -31,6 +31,10 @@ type config struct {
 	budget  time.Duration
 	verbose bool
 	nice    int
+	// batch makes all that is measured SCHED_BATCH: no wake-up preempts, each runs
+	// until it waits, so a sample does not depend on which request the client
+	// was interrupted at. It helps whoever does not batch by itself more.
+	batch bool
 	// congestion is TCP's control, in a network namespace of our own; empty: the
 	// machine's network as it is.
 	congestion string
@@ -46,6 +50,7 @@ func main() {
 	flag.StringVar(&c.bin, "bin", "bin/csi-mpath", "the csi-mpath binary, for the suites that attach")
 	flag.DurationVar(&c.budget, "budget", 60*time.Minute, "longest time for everything")
 	flag.IntVar(&c.nice, "nice", 0, "autogroup nice value of everything measured, -20..19")
+	flag.BoolVar(&c.batch, "batch", false, "SCHED_BATCH for all: no preemption at wake-ups, less noise, another question")
 	flag.StringVar(&c.congestion, "congestion", "cubic", "TCP congestion control, in a network namespace of its own (root); empty: the machine's network as it is")
 	flag.BoolVar(&c.verbose, "v", false, "show what the servers print")
 	flag.Parse()

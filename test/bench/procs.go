@@ -147,12 +147,16 @@ func (b *bench) start(name string, env []string, arg ...string) (*process, error
 	return p, nil
 }
 
-// pin puts taskset before a command line.
+// pin puts taskset, and chrt if asked for, before a command line.
 func (b *bench) pin(arg []string) []string {
 	if b.cpu == "" {
 		return arg
 	}
-	return append([]string{"taskset", "-c", b.cpu}, arg...)
+	pinned := []string{"taskset", "-c", b.cpu}
+	if b.batch {
+		pinned = append(pinned, "chrt", "-b", "0")
+	}
+	return append(pinned, arg...)
 }
 
 // stop ends the process and everything it started: politely, then not.

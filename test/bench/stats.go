@@ -157,6 +157,9 @@ func (b *bench) table(to io.Writer) {
 	}
 	_ = t.Flush()
 	mode := "everything on CPU " + b.cpu
+	if b.batch {
+		mode += ", SCHED_BATCH"
+	}
 	if b.cpu == "" {
 		mode = "not pinned: for information, not for claims"
 	}
