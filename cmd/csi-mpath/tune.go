@@ -2,7 +2,6 @@ package main
 
 import (
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
 	"github.com/csi-mpath/csi-mpath/pkg/device"
@@ -18,25 +17,23 @@ until its process ends. VOLUME is the name that 'csi-mpath paths' shows.`,
 		Example: "  csi-mpath tune iqn.2026-01.com.example:vol1,lun1 --merge-deadline auto",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed(device.TuneMergeDeadline) {
-				if _, err := device.ParseMergeDeadline(merge); err != nil {
-					return usage(err)
+			set := map[string]string{}
+			for key, value := range map[string]string{device.TuneMergeDeadline: merge, device.TunePolling: polling} {
+				if cmd.Flags().Changed(key) {
+					set[key] = value
 				}
 			}
-			if cmd.Flags().Changed(device.TunePolling) {
-				if _, err := device.ParsePolling(polling); err != nil {
+			for key, value := range set { // nothing is changed if one is wrong
+				if err := device.CheckTunable(key, value); err != nil {
 					return usage(err)
 				}
 			}
 			var st datapath.Status
-			var err error
-			cmd.Flags().Visit(func(f *pflag.Flag) {
-				if err == nil && f.Name != "state-dir" {
-					st, err = device.Tune(stateDir, args[0], f.Name, f.Value.String())
+			for key, value := range set {
+				var err error
+				if st, err = device.Tune(stateDir, args[0], key, value); err != nil {
+					return &exitError{exitFailure, err}
 				}
-			})
-			if err != nil {
-				return &exitError{exitFailure, err}
 			}
 			printTable(cmd.OutOrStdout(), []datapath.Status{st})
 			return nil

@@ -36,6 +36,19 @@ func (d *Device) Tune(key, value string) error {
 	return fmt.Errorf("volume %s: %q is no tunable of the process that serves it: it may be older than this program", d.cfg.Name, key)
 }
 
+// CheckTunable reports what is wrong with a tunable, before anybody is asked.
+func CheckTunable(key, value string) (err error) {
+	switch key {
+	case TuneMergeDeadline:
+		_, err = ParseMergeDeadline(value)
+	case TunePolling:
+		_, err = ParsePolling(value)
+	default:
+		err = fmt.Errorf("%q is no tunable: use %s or %s", key, TuneMergeDeadline, TunePolling)
+	}
+	return err
+}
+
 // setPolling changes the session in use and those to come.
 func (p *iscsiPath) setPolling(v poll.Polling) {
 	p.mu.Lock()
