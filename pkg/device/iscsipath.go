@@ -297,17 +297,11 @@ func (q *iscsiQueue) Stats() datapath.QueueStats {
 	return st
 }
 
-// errInQuestion: the unit may be another one by now.
-var errInQuestion = errors.New("the unit's identity is in question")
-
 // Probe implements datapath.Queue: the first block is read, and thrown away.
 func (q *iscsiQueue) Probe(ctx context.Context) error {
-	if q.lun.Gate() != 0 {
-		return errInQuestion // not one more byte, but to ask who it is (I1)
-	}
 	var cdb [scsi.CDBLen]byte
 	n := scsi.PutRead16(cdb[:], 0, 1, 0)
-	_, err := q.s.Exec(ctx, q.p.cfg.LUN, cdb[:n], make([]byte, q.facts.Limits.BlockSize), nil)
+	_, err := q.lun.Exec(ctx, cdb[:n], make([]byte, q.facts.Limits.BlockSize), nil)
 	return err
 }
 

@@ -32,10 +32,12 @@ type control struct {
 	next *control
 	kind controlKind
 	task *task // nil for a pong
-	cmd  blk.Command
-	lun  uint64
-	cdb  [16]byte
-	out  []byte // payload of exec, text
+	// gated: it is I/O to this unit, and kept while that is in question.
+	gated *LUN
+	cmd   blk.Command
+	lun   uint64
+	cdb   [16]byte
+	out   []byte // payload of exec, text
 
 	ttt      uint32 // pong, text
 	function uint8  // TMF
@@ -105,6 +107,10 @@ func (t *transmitter) control() {
 	t.ctls.push(t.ctlq.Drain())
 	for t.ctls.head != nil && t.room(copyLimit, 0) {
 		c := t.ctls.pop()
+		if c.gated != nil && c.gated.gate.Load() != 0 {
+			t.parkedCtls.push(c)
+			continue
+		}
 		if c.task != nil {
 			c.seq = t.seq
 			// Published first: the answer finds the task whenever it comes.

@@ -1,6 +1,7 @@
 package iscsi
 
 import (
+	"context"
 	"testing"
 
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
@@ -35,6 +36,32 @@ func TestEvidenceThatAControlCommandMeetsIsTheUnits(t *testing.T) {
 	}
 	if l.Gate() == 0 {
 		t.Fatal("the unit goes on sending to what may be another one (I1)")
+	}
+}
+
+func TestAControlCommandThatIsIOWaitsWhileTheUnitIsInQuestion(t *testing.T) {
+	f := newFake(t)
+	f.unit(func(scsi.Command) bool { return false })
+	s := f.dial(f.config())
+	l := s.LUN(1<<48, 1, newWaiter())
+	l.evidence(blk.IdentityChanged)
+	var cdb [scsi.CDBLen]byte
+	n := scsi.PutRead16(cdb[:], 0, 1, 0)
+	ended, cancel := context.WithCancel(testCtx(t))
+	cancel()
+	if _, err := l.Exec(ended, cdb[:n], make([]byte, 512), nil); err == nil {
+		t.Fatal("it was sent to what may be another unit")
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := l.Exec(testCtx(t), cdb[:n], make([]byte, 512), nil)
+		done <- err
+	}()
+	if _, err := s.Identify(testCtx(t), 1<<48); err != nil { // not held
+		t.Fatal(err)
+	}
+	if l.Resume(l.Gate()); <-done != nil {
+		t.Fatal("it was not sent after Resume")
 	}
 }
 

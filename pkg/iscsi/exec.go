@@ -25,6 +25,16 @@ type Result struct {
 // ends first the command may still be executed; in is not written after Exec
 // has returned.
 func (s *Session) Exec(ctx context.Context, lun scsi.LUN, cdb, in, out []byte) (Result, error) {
+	return s.exec(ctx, lun, nil, cdb, in, out)
+}
+
+// Exec is Session.Exec for a command that is I/O to the unit: it waits with the
+// others while the unit's identity is in question (I1).
+func (l *LUN) Exec(ctx context.Context, cdb, in, out []byte) (Result, error) {
+	return l.s.exec(ctx, l.lun, l, cdb, in, out)
+}
+
+func (s *Session) exec(ctx context.Context, lun scsi.LUN, gated *LUN, cdb, in, out []byte) (Result, error) {
 	if len(cdb) == 0 || len(cdb) > scsi.CDBLen || len(in) > 0 && len(out) > 0 {
 		return Result{}, s.cfg.errorf("BUG: Exec with a CDB of %d bytes, %d in, %d out", len(cdb), len(in), len(out))
 	}
@@ -33,7 +43,7 @@ func (s *Session) Exec(ctx context.Context, lun scsi.LUN, cdb, in, out []byte) (
 		return Result{}, s.cfg.wrap(ErrNoTag)
 	}
 	copy(c.cdb[:], cdb)
-	c.lun = uint64(lun)
+	c.lun, c.gated = uint64(lun), gated
 	c.out = append([]byte(nil), out...)
 	if len(in) > 0 {
 		// A buffer of its own: the reader may fill it after ctx has ended.

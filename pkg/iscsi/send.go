@@ -36,6 +36,7 @@ type transmitter struct {
 	// What belongs to gated units.
 	parked     fifo[blk.Command, *blk.Command]
 	parkedJobs fifo[job, *job]
+	parkedCtls fifo[control, *control]
 	cmdSN      uint32
 	seq        uint64
 
@@ -116,6 +117,7 @@ func (t *transmitter) gather() []unix.Iovec {
 	if t.unpark.Swap(false) {
 		t.waiting.pushFront(&t.parked)
 		t.jobs.pushFront(&t.parkedJobs)
+		t.ctls.pushFront(&t.parkedCtls)
 	}
 	t.control()
 	// Data asked for comes first, and leaves room for commands.
