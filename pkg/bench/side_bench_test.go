@@ -24,6 +24,17 @@ func BenchmarkSides(b *testing.B) {
 	}
 }
 
+// BenchmarkPaths runs the datapath over one path and two, for profiles.
+func BenchmarkPaths(b *testing.B) {
+	for _, depth := range []int{64, 2048} {
+		for paths := 1; paths <= 2; paths++ {
+			b.Run(fmt.Sprintf("paths=%d/depth=%d", paths, depth), func(b *testing.B) {
+				runSide(b, datapathSide("", paths, depth, loadFor(s3Lanes, depth, false), 0))
+			})
+		}
+	}
+}
+
 // BenchmarkTags runs the sides of S2 alone.
 func BenchmarkTags(b *testing.B) {
 	for _, batch := range []int{1, s2Batch} {

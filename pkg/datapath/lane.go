@@ -60,6 +60,7 @@ type Lane struct {
 	plug    merge.Plug
 	due     atomic.Bool
 	plugged []*slot   // held
+	joins   bool      // requests that arrive now may join others
 	armed   time.Time // when timer runs, zero if it does not
 	counts  mergeCounts
 }
@@ -113,11 +114,9 @@ func (l *Lane) drain() {
 	if l.due.Load() {
 		l.due.Store(false)
 	}
-	for r := l.inbox.Drain(); r != nil; {
-		next := r.Next
-		r.Next = nil
-		l.take(r)
-		r = next
+	if r := l.inbox.Drain(); r != nil {
+		l.joins = l.mayJoin()
+		l.takeAll(r)
 	}
 	if len(l.late) > 0 {
 		l.takeDue()
@@ -135,6 +134,15 @@ func (l *Lane) drain() {
 	if l.answered {
 		l.answered = false
 		l.flushAnswers()
+	}
+}
+
+func (l *Lane) takeAll(r *blk.Request) {
+	for r != nil {
+		next := r.Next
+		r.Next = nil
+		l.take(r)
+		r = next
 	}
 }
 

@@ -64,6 +64,12 @@ func (t *table) best() []*live {
 	return t.groups[0]
 }
 
+// joins reports whether contiguous requests are worth joining: the group in use
+// has paths that take a payload in pieces.
+func (t *table) joins() bool {
+	return slices.ContainsFunc(t.best(), func(lv *live) bool { return lv.facts.Vectors })
+}
+
 // buildTable sorts the live paths into groups. With none in a usable state, no
 // path is usable now.
 func buildTable(lives []*live, size uint64) *table {

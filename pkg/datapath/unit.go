@@ -62,10 +62,16 @@ func (l *Lane) intact(s *slot) bool {
 	return s.last == nil || l.dev.doubt.active.Load() == 0 && s.req.Off+uint64(s.total) <= l.dev.size.Load()
 }
 
+// mayJoin reports whether requests may join others at all, for one batch: not
+// with merging off, nor with paths that would have every unit split again.
+func (l *Lane) mayJoin() bool {
+	return l.dev.deadline.Load() != mergeOff && l.dev.table.Load().joins()
+}
+
 // mergeable: small reads and writes without FUA, while nothing is in doubt.
 func (l *Lane) mergeable(r *blk.Request) bool {
-	return r.Len <= mergeRequest && r.Flags == 0 && (r.Op == blk.Read || r.Op == blk.Write) &&
-		l.dev.deadline.Load() != mergeOff && l.dev.doubt.active.Load() == 0
+	return l.joins && r.Len <= mergeRequest && r.Flags == 0 && (r.Op == blk.Read || r.Op == blk.Write) &&
+		l.dev.doubt.active.Load() == 0
 }
 
 // join makes m a member of the unit that s leads.
