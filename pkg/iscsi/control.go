@@ -107,10 +107,6 @@ func (t *transmitter) control() {
 	t.ctls.push(t.ctlq.Drain())
 	for t.ctls.head != nil && t.room(copyLimit, 0) {
 		c := t.ctls.pop()
-		if c.gated != nil && c.gated.gate.Load() != 0 {
-			t.parkedCtls.push(c)
-			continue
-		}
 		if c.task != nil {
 			c.seq = t.seq
 			// Published first: the answer finds the task whenever it comes.

@@ -36,7 +36,6 @@ type transmitter struct {
 	// What belongs to gated units.
 	parked     fifo[blk.Command, *blk.Command]
 	parkedJobs fifo[job, *job]
-	parkedCtls fifo[control, *control]
 	cmdSN      uint32
 	seq        uint64
 
@@ -117,7 +116,6 @@ func (t *transmitter) gather() []unix.Iovec {
 	if t.unpark.Swap(false) {
 		t.waiting.pushFront(&t.parked)
 		t.jobs.pushFront(&t.parkedJobs)
-		t.ctls.pushFront(&t.parkedCtls)
 	}
 	t.control()
 	// Data asked for comes first, and leaves room for commands.
@@ -266,7 +264,7 @@ func (t *transmitter) commands() {
 			t.m.finishControl(k, ErrClosed)
 			continue
 		}
-		if k.lun != nil && k.lun.gate.Load() != 0 {
+		if u := k.unit(); u != nil && u.gate.Load() != 0 {
 			t.parked.push(c)
 			continue
 		}

@@ -117,6 +117,14 @@ func (k *task) renew() *task {
 
 func (k *task) itt() uint32 { return uint32(k.gen)<<16 | uint32(k.tag) }
 
+// unit is the unit at whose gate the task waits; nil: it waits at none.
+func (k *task) unit() *LUN {
+	if k.ctl != nil {
+		return k.ctl.gated
+	}
+	return k.lun
+}
+
 // put gives the tag back.
 func (t *tasks) put(k *task) {
 	k.cmd, k.lun, k.ctl, k.out, k.size = nil, nil, nil, nil, 0
