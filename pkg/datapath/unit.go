@@ -125,6 +125,7 @@ func (l *Lane) share(s *slot, paths int) {
 		if next == nil {
 			return
 		}
+		l.plug.Forget(s.strm, int32(s.index)) // what continues the last part must not join the first
 		next.phase = queued
 		at.req.Next = next.req
 		l.tail = next.req
@@ -231,7 +232,7 @@ func (l *Lane) sendUnit(s *slot, lv *live) bool {
 	if lv.q.Submit(c, int(l.id)) {
 		return true
 	}
-	lv.loads[l.id].End(s.total)
+	lv.loads[l.id].Cancel(s.total)
 	s.sent = 0
 	return false
 }

@@ -364,3 +364,52 @@ func TestAnAnswerRunsNoLaneThatWaitsForNothing(t *testing.T) {
 		}
 	})
 }
+
+func TestARequestDoesNotJoinAUnitThatWasCut(t *testing.T) {
+	withDevice(t, 2, func(c *Config, ps []*fakePath) {
+		c.MinPaths = 2
+		ps[0].disk.blocks = make([]uint64, 128)
+		for _, p := range ps {
+			p.room, p.facts.Limits.Size = 1, 128*testBlock
+		}
+	}, func(r *rig) {
+		c := newClient(t, r.dev)
+		first := []*blk.Request{c.write(100, 1), c.write(110, 1)} // both paths are full
+		synctest.Wait()
+		var all []*blk.Request
+		for i := range 4 {
+			all = append(all, c.prepare(blk.Write, i*16, 16, uint64(1+i), 0))
+		}
+		c.batch(all...)
+		synctest.Wait()
+		all = append(all, c.send(blk.Write, 64, 16, 5, 0)) // continues the last
+		synctest.Wait()
+		for r.paths[0].answer(0, good) || r.paths[1].answer(0, good) {
+			synctest.Wait()
+		}
+		r.wantStatus(c, blk.OK, append(first, all...)...)
+		for i := range 80 {
+			if got := r.disk.blocks[i]; got != uint64(1+i/16) {
+				t.Fatalf("block %d holds %d, want %d", i, got, 1+i/16)
+			}
+		}
+	})
+}
+
+func TestAUnitThatAPathRefusedCountsAsNothing(t *testing.T) {
+	withDevice(t, 1, func(_ *Config, ps []*fakePath) { ps[0].room = 0 }, func(r *rig) {
+		c := newClient(t, r.dev)
+		all := writes(c, 0, 3, 1)
+		c.batch(all...)
+		synctest.Wait()
+		if n := r.dev.table.Load().best()[0].endedSum(); n != 0 {
+			t.Fatalf("%x counted as ended", n)
+		}
+		r.paths[0].set(func() { r.paths[0].room = 1 })
+		c.write(40, 1)
+		for r.commands(0) != nil {
+			r.paths[0].answer(0, good)
+		}
+		r.wantStatus(c, blk.OK, all...)
+	})
+}
