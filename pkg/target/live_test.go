@@ -171,6 +171,23 @@ func TestAnInitiatorThatLosesAccessLosesItsSession(t *testing.T) {
 	}
 }
 
+func TestALoginUnderWayGetsNowhereOnceItsInitiatorIsOut(t *testing.T) {
+	r := newRig(t, nil)
+	c := r.dial(1)
+	if resp, _ := c.leg(pdu.StageSecurity, pdu.StageOperational, true, c.hello()); resp.StatusClass != 0 {
+		t.Fatalf("%+v", resp)
+	}
+	if err := r.SetAccess([]string{"iqn.2025-01.io.test:other"}, auth.Credentials{}); err != nil {
+		t.Fatal(err)
+	}
+	if resp, _ := c.leg(pdu.StageOperational, pdu.StageFull, true, nil); resp.StatusClass != 2 || resp.StatusDetail != 2 {
+		t.Errorf("login: %+v (I9)", resp)
+	}
+	if !c.c.Closing() {
+		t.Error("its connection stays")
+	}
+}
+
 func TestCredentialsThatCannotWorkChangeNothing(t *testing.T) {
 	r := newRig(t, nil)
 	c := r.session(1, 1)

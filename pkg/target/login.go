@@ -255,6 +255,10 @@ func (c *Conn) complete(p *pdu.LoginRequest, reply pdu.Keys) {
 // admit begins the session.
 func (c *Conn) admit(p *pdu.LoginRequest, reply pdu.Keys, key sessionKey, tsih uint16) {
 	m, l := c.m, c.login
+	if !m.admits(l.initiator) { // any more: see SetAccess (I9)
+		c.refuseLogin(p, statusForbidden, nil)
+		return
+	}
 	if len(m.sessions) >= maxSessions {
 		c.refuseLogin(p, statusResources, nil)
 		return
