@@ -126,7 +126,7 @@ func (lv *live) Evidence(e blk.Evidence) {
 // then every write it carried is registered as in doubt, and only then do the
 // requests go on (I3).
 func (lv *live) Lost(first *blk.Command, cause error) {
-	lv.dev.retire(lv, cause)
+	grown := lv.dev.retire(lv, cause)
 	lv.dev.doubt.register(lv, first)
 	for c := first; c != nil; {
 		next := c.Next
@@ -137,6 +137,7 @@ func (lv *live) Lost(first *blk.Command, cause error) {
 	}
 	lv.BatchEnd()
 	lv.dev.kickAll()
+	lv.dev.announce(grown)
 	close(lv.gone)
 }
 

@@ -145,7 +145,8 @@ func (d *Device) liveLocked() (n int) {
 }
 
 // retire takes a lost incarnation out of the table. Nothing is sent on it after.
-func (d *Device) retire(lv *live, cause error) {
+// It reports whether the device grew: the paths left agree on a larger size.
+func (d *Device) retire(lv *live, cause error) (grown bool) {
 	d.mu.Lock()
 	p := lv.path
 	lv.cause = cause
@@ -161,18 +162,19 @@ func (d *Device) retire(lv *live, cause error) {
 		if p.state == Live {
 			d.setStateLocked(p, Connecting, lv.cause)
 		}
-		d.rebuildLocked()
+		grown = d.rebuildLocked()
 		left = d.liveLocked()
 	}
 	closing := d.closed
 	d.mu.Unlock()
 	if !was || closing {
-		return
+		return false
 	}
 	d.emit(Event{Kind: PathDown, Path: p.tr.Name(), Detail: fmt.Sprintf("%v; %d of %d paths live", lv.cause, left, len(d.paths))})
 	if left == 0 {
 		d.emit(Event{Kind: AllPathsLost, Detail: "I/O is held until a path is back"})
 	}
+	return grown
 }
 
 // suspend takes a path whose identity is in question out of the table; its

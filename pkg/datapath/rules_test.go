@@ -78,6 +78,26 @@ func TestALargerPathIsGrowthOnlyWhenAllPathsAgree(t *testing.T) {
 	})
 }
 
+func TestGrowthIsToldWhenThePathThatDidNotAgreeIsLost(t *testing.T) {
+	var grown []uint64
+	withDevice(t, 2, func(c *Config, _ []*fakePath) {
+		c.Grown = func(n uint64) { grown = append(grown, n) }
+	}, func(r *rig) {
+		was := r.dev.Size()
+		r.paths[0].set(func() { r.paths[0].facts.Limits.Size = 2 * was })
+		r.paths[0].evidence(blk.CapacityChanged)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		r.paths[1].set(func() { r.paths[1].facts.Limits.Size = 2 * was })
+		r.paths[1].lose(errCut, false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if r.dev.Size() != 2*was || len(grown) != 1 || grown[0] != 2*was {
+			t.Fatalf("size %d, told %v, want %d once", r.dev.Size(), grown, 2*was)
+		}
+	})
+}
+
 func TestNothingIsSentAfterEvidenceOfAnotherIdentity(t *testing.T) {
 	withDevice(t, 1, nil, func(r *rig) {
 		p := r.paths[0]
