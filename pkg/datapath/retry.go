@@ -14,7 +14,7 @@ func (l *Lane) judge(s *slot) {
 		return
 	}
 	lv := s.lv
-	s.again = true
+	s.again, s.heldAt = true, 0
 	s.sent, s.synced = 0, false // the whole request again: a part alone could be split by a newer write
 	s.tries++
 	if s.since.IsZero() {

@@ -21,6 +21,8 @@ const mergeOff = -1
 
 // SetMergeDeadline changes the merge deadline, also under load.
 func (d *Device) SetMergeDeadline(t time.Duration) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	switch {
 	case t == MergeOff:
 		d.tuning.Store(false)
@@ -83,6 +85,16 @@ func (d *Device) unitLimit() uint32 {
 	return mergeUnit
 }
 
+// tuned puts the tuner's choice in force, unless it is not asked to decide any
+// more: an operator's word stays.
+func (d *Device) tuned(deadline int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.tuning.Load() {
+		d.deadline.Store(deadline)
+	}
+}
+
 func (d *Device) wakeTuner() {
 	select {
 	case d.tuneWake <- struct{}{}:
@@ -107,7 +119,7 @@ func (d *Device) tuneMerge(ctx context.Context) {
 			if !d.tuning.Load() {
 				continue
 			}
-			d.deadline.Store(t.Window(bytes, took, contiguous))
+			d.tuned(t.Window(bytes, took, contiguous))
 			if d.resting.Load() {
 				continue // lanes wake us together with the judge
 			}

@@ -413,3 +413,35 @@ func TestAUnitThatAPathRefusedCountsAsNothing(t *testing.T) {
 		r.wantStatus(c, blk.OK, all...)
 	})
 }
+
+func TestTheTunerDoesNotOverruleAnOperator(t *testing.T) {
+	withDevice(t, 1, deadline(MergeAuto), func(r *rig) {
+		r.dev.tuned(20_000)
+		if got := r.dev.Status().Merge.Deadline; got != 20*time.Microsecond {
+			t.Fatal(got)
+		}
+		if err := r.dev.SetMergeDeadline(MergeOff); err != nil {
+			t.Fatal(err)
+		}
+		r.dev.tuned(50_000) // it had begun to decide before
+		if got := r.dev.Status().Merge.Deadline; got != MergeOff {
+			t.Fatal(got)
+		}
+	})
+}
+
+func TestAHeldUnitThatFailedWasHeldOnce(t *testing.T) {
+	withDevice(t, 1, deadline(50*time.Millisecond), func(r *rig) {
+		c := newClient(t, r.dev)
+		c.write(0, 1)
+		c.write(1, 2)
+		time.Sleep(51 * time.Millisecond)
+		r.wantCommands(0, [2]int{0, 1}, [2]int{1, 1})
+		time.Sleep(time.Second)
+		r.paths[0].answer(1, blk.Verdict{Class: blk.Retry, Status: blk.IOError})
+		r.wantCommands(0, [2]int{0, 1}, [2]int{1, 1})
+		if m := r.dev.Status().Merge; m.HeldFor > 51*time.Millisecond {
+			t.Fatalf("%+v", m)
+		}
+	})
+}
