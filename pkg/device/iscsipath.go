@@ -89,7 +89,7 @@ func definite(err error) error {
 
 // dial logs in, following redirects (RFC 7143 11.13.5) within a limit.
 func (p *iscsiPath) dial(ctx context.Context) (*iscsi.Session, error) {
-	cfg := p.session
+	cfg := p.sessionConfig()
 	for range maxRedirects {
 		s, err := iscsi.Dial(ctx, cfg)
 		var moved *iscsi.RedirectError
@@ -99,6 +99,13 @@ func (p *iscsiPath) dial(ctx context.Context) (*iscsi.Session, error) {
 		cfg.Portal = moved.Address
 	}
 	return nil, fmt.Errorf("portal %s: redirected more than %d times, last to %s", p.portal, maxRedirects, cfg.Portal)
+}
+
+// sessionConfig is what the next session is made of. Only Polling changes.
+func (p *iscsiPath) sessionConfig() iscsi.Config {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.session
 }
 
 // inherit takes over where a dead process's session was.
@@ -118,6 +125,7 @@ func (p *iscsiPath) arrived(s *iscsi.Session) (proof bool, err error) {
 	info := s.Info()
 	p.mu.Lock()
 	p.cur = s
+	s.SetPolling(p.session.Polling) // it may have changed since the dial
 	p.mu.Unlock()
 	proof, here := p.note(group{known: true, address: info.Remote.String(), tpgt: info.TPGT})
 	if p.places == nil {
@@ -202,7 +210,7 @@ func (p *iscsiPath) inTurn(ctx context.Context, portal string, login func() erro
 // It is asked in a discovery session, because some targets drop a normal
 // session that asks.
 func (p *iscsiPath) reinstateAt(ctx context.Context, c *iscsiPath, lost group) error {
-	found, err := iscsi.Discover(ctx, c.session)
+	found, err := iscsi.Discover(ctx, c.sessionConfig())
 	if err != nil {
 		return err
 	}
@@ -213,7 +221,7 @@ func (p *iscsiPath) reinstateAt(ctx context.Context, c *iscsiPath, lost group) e
 		// Its own login is the proof; one more would only end the new session.
 		return errors.New("the path itself is back")
 	}
-	cfg := c.session
+	cfg := c.sessionConfig()
 	cfg.ISID = p.session.ISID
 	s, err := iscsi.Dial(ctx, cfg)
 	if err != nil {

@@ -1,6 +1,8 @@
 package device
 
 import (
+	"context"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,6 +10,7 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi"
+	"github.com/csi-mpath/csi-mpath/pkg/poll"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
 	"github.com/csi-mpath/csi-mpath/pkg/target"
 )
@@ -71,4 +74,34 @@ func TestALostCacheIsPassedOnWhenARefreshIsToldOfIt(t *testing.T) {
 	if sink.seen&blk.CacheLost == 0 {
 		t.Fatal("swallowed (I4)")
 	}
+}
+
+func TestPollingChangedDuringALoginIsThatSessionsToo(t *testing.T) {
+	srv, err := target.New(target.Config{LUNs: []target.LUN{{Number: 1, Store: target.NewRAM(1 << 20)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = srv.Close() }()
+	portal, err := srv.ListenPortal("127.0.0.1:0", target.PortalConfig{TPGT: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = poll.Polling(50 * time.Microsecond)
+	var p *iscsiPath
+	p = &iscsiPath{cfg: &Config{LUN: 1 << 48, QueueDepth: 1}, session: iscsi.Config{Portal: portal.Addr(),
+		InitiatorName: "iqn.2026-01.test:host", TargetName: srv.Name(),
+		Dial: func(_ context.Context, at string) (net.Conn, error) {
+			p.setPolling(want)
+			return net.Dial("tcp", at)
+		}}}
+	sink := &evidenceSink{gone: make(chan struct{})}
+	q, err := p.Connect(t.Context(), sink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.cur.Polling(); got != want {
+		t.Errorf("polling %v, want %v", time.Duration(got), time.Duration(want))
+	}
+	q.Abort(nil)
+	<-sink.gone
 }

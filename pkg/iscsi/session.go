@@ -70,6 +70,9 @@ func (s *Session) Config() Config { return s.cfg }
 // SetPolling changes how the reader waits, at once.
 func (s *Session) SetPolling(p poll.Polling) { s.sock.SetPolling(p) }
 
+// Polling is how the reader waits.
+func (s *Session) Polling() poll.Polling { return s.sock.Polling() }
+
 // Done is closed when the session is over and every sink was told.
 func (s *Session) Done() <-chan struct{} { return s.done }
 

@@ -97,6 +97,9 @@ func mayLook() bool {
 // SetPolling changes how the reader waits. Any goroutine.
 func (s *Socket) SetPolling(p Polling) { s.polling.Store(int64(p)) }
 
+// Polling is how the reader waits. Any goroutine.
+func (s *Socket) Polling() Polling { return Polling(s.polling.Load()) }
+
 // recvSpinning is Recv for a reader that polls: it looks first, then parks.
 func (s *Socket) recvSpinning(p Polling) error {
 	s.rxNow = true
