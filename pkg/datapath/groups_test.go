@@ -251,3 +251,12 @@ func TestTheJudgeRestsWithoutTraffic(t *testing.T) {
 		}
 	})
 }
+
+func TestAPathThatJoinsInStandbyIsReadAgainSoon(t *testing.T) {
+	withDevice(t, 1, func(_ *Config, ps []*fakePath) { ps[0].facts.Access = Standby }, func(r *rig) {
+		r.wantInUse("")
+		r.paths[0].set(func() { r.paths[0].facts.Access = Optimized })
+		time.Sleep(2 * transitionPeriod) // nobody tells: a path without I/O meets no unit attention
+		r.wantInUse("p0")
+	})
+}

@@ -186,7 +186,7 @@ func (p *Path) turn(ctx context.Context) (leave func(), err error) {
 
 // serve looks after a live path until it is gone.
 func (p *Path) serve(ctx context.Context, lv *live) {
-	t := time.NewTimer(p.quietLook())
+	t := time.NewTimer(p.nextLook(lv))
 	defer t.Stop()
 	last := time.Now()
 	for {
