@@ -33,6 +33,12 @@ type client struct {
 	bad    atomic.Int64
 	wake   chan struct{}
 	out    int // outstanding; the loop's
+
+	// prepare, if set, makes a request anew before it goes out, and answered looks
+	// at one that came back, or was never out; both in the loop. Without, a request
+	// is repeated.
+	prepare  func(r *blk.Request)
+	answered func(r *blk.Request) error
 }
 
 func newClient(lane, depth int, single bool, buf []byte) *client {
@@ -89,6 +95,11 @@ func (c *client) loop(to submitter) worker {
 			n := 0
 			for q := r; q != nil; q = q.Next {
 				n++
+				if c.answered != nil {
+					if err := c.answered(q); err != nil {
+						return ops, err
+					}
+				}
 			}
 			ops, c.out = ops+int64(n), c.out-n
 			if stop.Load() {
@@ -117,6 +128,11 @@ func (c *client) sleep(stop *atomic.Bool, limit *time.Timer) error {
 }
 
 func (c *client) submit(to submitter, r *blk.Request) {
+	if c.prepare != nil {
+		for q := r; q != nil; q = q.Next {
+			c.prepare(q)
+		}
+	}
 	if !c.single {
 		for q := r; q != nil; q = q.Next {
 			c.flying[q.Slot] = true

@@ -220,7 +220,7 @@ func (d *dispatcher) verify() error {
 
 // dispatcherSide measures one, over two paths.
 func dispatcherSide(name string, kind dispatchKind, depth int, l load) side {
-	return side{name, func(ctx context.Context, d time.Duration) (sample, error) {
+	return side{name: name, run: func(ctx context.Context, d time.Duration) (sample, error) {
 		disp := newDispatcher(kind, 2, depth, l)
 		lanes := make([]*laneOf, l.lanes)
 		for i := range lanes {

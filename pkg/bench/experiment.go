@@ -8,6 +8,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -22,9 +23,12 @@ type sample map[metric]float64
 type side struct {
 	name string
 	run  func(ctx context.Context, d time.Duration) (sample, error)
+	// extra is what a run takes besides d.
+	extra time.Duration
 }
 
-// claim compares one figure of two sides; base "": the figure of ours itself.
+// claim compares one figure of two sides; base "": the figure of ours itself. A
+// name that ends in * is the side with the best median of those that begin so.
 type claim struct {
 	name   string // "" is the experiment's
 	metric metric
@@ -44,6 +48,8 @@ type experiment struct {
 	sides  []side
 	claims []claim
 	length time.Duration // of one run; 0 is shortSample
+	// around, if set, is what goes on while it is measured, until end is called.
+	around func() (end func(), err error)
 }
 
 // suite is one founding idea: its experiments, and its plot.
@@ -59,6 +65,8 @@ var suites = []suite{
 	{name: "S1", about: "path map: snapshot against locks", make: s1Experiments, plot: s1Plot},
 	{name: "S2", about: "tags: against four other allocators", make: s2Experiments, plot: s2Plot},
 	{name: "S3", about: "the submitter sends: against a dispatcher", make: s3Experiments, plot: s3Plot},
+	{name: "S4", about: "merging sequential I/O: against sending each request", make: s4Experiments, plot: s4Plot},
+	{name: "S5", about: "polling readers: against sleeping ones", make: s5Experiments, plot: s5Plot},
 }
 
 // SuiteNames lists what Options.Suites may hold.
@@ -79,6 +87,9 @@ type Options struct {
 	Quick bool
 	// Plot is the folder for one SVG per suite; "" makes none.
 	Plot string
+	// Limit is how long all may take: with little time left nothing is measured
+	// again because its control did not hold. 0: no limit.
+	Limit time.Duration
 	// Progress is told what happens; nil: nobody.
 	Progress io.Writer
 }
@@ -98,10 +109,23 @@ func Seeds(ctx context.Context, o Options) ([]Claim, error) {
 		}
 	}
 	r := &runner{Options: o, began: time.Now()}
-	for _, s := range suites {
-		if len(o.Suites) > 0 && !slices.Contains(o.Suites, s.name) {
-			continue
+	if o.Limit > 0 && !o.Quick {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, o.Limit, fmt.Errorf("the limit of %v is over", o.Limit))
+		defer cancel()
+	}
+	wanted := slices.DeleteFunc(slices.Clone(suites), func(s suite) bool {
+		return len(o.Suites) > 0 && !slices.Contains(o.Suites, s.name)
+	})
+	for _, s := range wanted {
+		for _, e := range s.make() {
+			r.rest += r.nominal(e)
 		}
+		if o.Plot != "" {
+			r.rest += plotTime
+		}
+	}
+	for _, s := range wanted {
 		if err := r.suite(ctx, s); err != nil {
 			return r.claims, fmt.Errorf("%s: %w", s.name, err)
 		}
@@ -113,6 +137,7 @@ type runner struct {
 	Options
 	claims []Claim
 	began  time.Time
+	rest   time.Duration // what is still to be measured takes so long
 }
 
 func (r *runner) progress(format string, a ...any) {
@@ -124,6 +149,7 @@ func (r *runner) progress(format string, a ...any) {
 func (r *runner) suite(ctx context.Context, s suite) error {
 	r.progress("%s, %s (%d CPUs)", s.name, s.about, runtime.GOMAXPROCS(0))
 	for _, e := range s.make() {
+		r.rest -= r.nominal(e)
 		if err := r.experiment(ctx, s.name, e); err != nil {
 			return fmt.Errorf("%s: %w", e.name, err)
 		}
@@ -132,13 +158,15 @@ func (r *runner) suite(ctx context.Context, s suite) error {
 		return nil
 	}
 	r.progress("%s: plot", s.name)
+	r.rest -= plotTime
 	return s.plot(ctx, &plotter{dir: r.Plot, quick: r.Quick})
 }
 
 // experiment measures until the controls hold, a bounded number of times.
 func (r *runner) experiment(ctx context.Context, suite string, e experiment) error {
 	for try := 1; ; try++ {
-		samples, err := r.rounds(ctx, e)
+		began := time.Now()
+		samples, err := r.measure(ctx, e)
 		if err != nil {
 			return err
 		}
@@ -148,12 +176,37 @@ func (r *runner) experiment(ctx context.Context, suite string, e experiment) err
 			r.progress("%s %s: %.3g [%.3g..%.3g] %s; %s against %s; A/A %.3f %s",
 				c.Claim, c.Metric, c.Ratio, c.Lo, c.Hi, c.goalText(), figure(c.Ours), figure(c.Theirs), c.Control, c.state())
 		}
-		if !void || try == maxTries || r.Quick {
+		if !void || try == maxTries || r.Quick || !r.timeFor(time.Since(began)) {
 			r.claims = append(r.claims, claims...)
 			return nil
 		}
 		r.progress("%s: A/A is outside 1.00 +-%.2f: measured again", e.name, controlSpan)
 	}
+}
+
+// measure is rounds within what goes on around them.
+func (r *runner) measure(ctx context.Context, e experiment) ([][]sample, error) {
+	if e.around != nil {
+		end, err := e.around()
+		if err != nil {
+			return nil, err
+		}
+		defer end()
+	}
+	return r.rounds(ctx, e)
+}
+
+// timeFor reports whether one more try of so long leaves the time for the rest.
+func (r *runner) timeFor(try time.Duration) bool {
+	return r.Limit == 0 || time.Since(r.began)+try+r.rest < r.Limit
+}
+
+// nominal is how long an experiment takes without another try.
+func (r *runner) nominal(e experiment) (d time.Duration) {
+	for _, s := range append(slices.Clone(e.sides), e.sides[0]) {
+		d += time.Duration(float64(r.length(e)+s.extra)*overhead) * time.Duration(r.Rounds)
+	}
+	return d
 }
 
 // rounds runs every side once per round, the first one twice: its second list
@@ -172,8 +225,8 @@ func (r *runner) rounds(ctx context.Context, e experiment) ([][]sample, error) {
 			if round%2 == 1 {
 				k = len(all) - 1 - i
 			}
-			if err := ctx.Err(); err != nil {
-				return nil, err
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
 			}
 			runtime.GC()
 			s, err := all[k].run(ctx, r.length(e))
@@ -204,6 +257,10 @@ func (e *experiment) judge(suite string, samples [][]sample) (out []Claim, void 
 		if name == "" {
 			name = e.name
 		}
+		c.ours, c.base = e.best(samples, c.ours, c.metric), e.best(samples, c.base, c.metric)
+		if c.ours != "" && c.ours != e.sides[0].name && c.name == "" {
+			name += ": " + c.ours
+		}
 		o := Claim{Suite: suite, Claim: name, Metric: string(c.metric), Baseline: c.base, Goal: c.goal, AtMost: c.atMost, Seed: c.seed,
 			EveryRound: c.everyRound, Rounds: len(samples[0])}
 		ours := e.values(samples, c.ours, c.metric)
@@ -221,6 +278,21 @@ func (e *experiment) judge(suite string, samples [][]sample) (out []Claim, void 
 		out = append(out, o)
 	}
 	return out, void
+}
+
+// best is the name a claim means.
+func (e *experiment) best(samples [][]sample, name string, m metric) string {
+	prefix, open := strings.CutSuffix(name, "*")
+	if !open {
+		return name
+	}
+	most := -1.0
+	for i, s := range e.sides {
+		if v := median(column(samples[i], m)); strings.HasPrefix(s.name, prefix) && v > most {
+			name, most = s.name, v
+		}
+	}
+	return name
 }
 
 func (e *experiment) values(samples [][]sample, name string, m metric) []float64 {

@@ -16,8 +16,19 @@ const (
 	// shortSample and longSample are the lengths of one run of a side.
 	shortSample = 250 * time.Millisecond
 	longSample  = time.Second
+	// loadedSample is that on a machine that is kept busy.
+	loadedSample = 600 * time.Millisecond
 	// quickSample is what a run for correctness alone takes.
 	quickSample = 5 * time.Millisecond
+	// overhead is what opening, closing and collecting garbage add to a run.
+	overhead = 1.1
+	// plotTime is about what a suite's plot takes.
+	plotTime = 25 * time.Second
+	// learnTime bounds how long mergeDeadline auto may take to settle, and
+	// learnUsual is what it takes; unchanged for learnStill is settled.
+	learnTime  = 10 * time.Second
+	learnUsual = 3 * time.Second
+	learnStill = 500 * time.Millisecond
 	// settleTime bounds the wait for the answers after the end of a sample.
 	settleTime = 30 * time.Second
 )

@@ -97,7 +97,7 @@ func lockedBuildSide(name string, paths, depth int, l load, textbook bool) side 
 	if textbook {
 		room, batch = 0, 1
 	}
-	return side{name, func(ctx context.Context, d time.Duration) (s sample, err error) {
+	return side{name: name, run: func(ctx context.Context, d time.Duration) (s sample, err error) {
 		b := &lockedBuild{in: make(chan *blk.Request, room), depth: l.depth}
 		ps := pathsOf(paths, depth, l.lanes, 0)
 		for _, p := range ps {

@@ -44,9 +44,11 @@ type nullPath struct {
 	table  []nullEntry // by tag: who holds it
 	queues []nullQueue // by lane
 	reader reader      // nil: answered at once, by who kicks
-	gone   atomic.Bool
-	bad    atomic.Int64
-	once   sync.Once
+	// vectors: it takes payloads in pieces, so contiguous requests may be joined.
+	vectors bool
+	gone    atomic.Bool
+	bad     atomic.Int64
+	once    sync.Once
 }
 
 type nullEntry struct {
@@ -87,7 +89,7 @@ var errClosed = errors.New("the path was closed")
 // Facts and what follows implement datapath.Queue.
 func (p *nullPath) Facts() datapath.Facts {
 	return datapath.Facts{
-		Identity: datapath.Identity{Target: "bench", Device: "naa.0", Serial: "0", BlockSize: 512}, Proof: true,
+		Identity: datapath.Identity{Target: "bench", Device: "naa.0", Serial: "0", BlockSize: 512}, Proof: true, Vectors: p.vectors,
 		Limits: blk.Limits{BlockSize: 512, Size: volumeSize, MaxTransfer: 1 << 20, WriteCache: true, FUA: true},
 	}
 }
@@ -177,11 +179,16 @@ func (p *nullPath) verify() error {
 
 // openDevice brings up a device over paths in memory.
 func openDevice(ctx context.Context, sel pathsel.Selector, paths []*nullPath) (*datapath.Device, error) {
+	return openMerging(ctx, sel, paths, 0)
+}
+
+// openMerging is openDevice with a merge deadline.
+func openMerging(ctx context.Context, sel pathsel.Selector, paths []*nullPath, deadline time.Duration) (*datapath.Device, error) {
 	trs := make([]datapath.Transport, 0, len(paths))
 	for _, p := range paths {
 		trs = append(trs, p)
 	}
-	return datapath.Open(ctx, datapath.Config{Name: "bench", Selector: sel, MinPaths: len(paths), NoPathTimeout: datapath.Never}, trs)
+	return datapath.Open(ctx, datapath.Config{Name: "bench", Selector: sel, MinPaths: len(paths), NoPathTimeout: datapath.Never, MergeDeadline: deadline}, trs)
 }
 
 // closeDevice ends it, and says what was wrong with its paths.

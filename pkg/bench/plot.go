@@ -29,22 +29,37 @@ const (
 	plotRounds = 3
 )
 
-// overWorkers plots operations per second against the number of workers: a
-// line per side, the median of plotRounds interleaved rounds.
+// overWorkers plots operations per second against the number of workers.
 func (p *plotter) overWorkers(ctx context.Context, file, title string, sides func(workers int) []side) error {
+	return p.over(ctx, axes{file: file, title: title, x: "workers", y: "million per second", at: plotWorkers, metric: opsPerSecond, unit: 1e6}, sides)
+}
+
+// axes say what is plotted: a metric, in unit, at some places.
+type axes struct {
+	file, title, x, y string
+	at                []int
+	metric            metric
+	unit              float64
+}
+
+// over plots a line per side, the median of plotRounds interleaved rounds.
+func (p *plotter) over(ctx context.Context, a axes, sides func(at int) []side) error {
 	var lines []any
 	series := map[string]*plots.XYs{}
-	for _, n := range plotWorkers {
+	for _, n := range a.at {
 		values := map[string][]float64{}
 		all := sides(n)
 		for range p.rounds() {
 			for _, s := range all {
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
 				runtime.GC()
 				got, err := s.run(ctx, p.length())
 				if err != nil {
-					return fmt.Errorf("%s with %d workers: %w", s.name, n, err)
+					return fmt.Errorf("%s at %d: %w", s.name, n, err)
 				}
-				values[s.name] = append(values[s.name], got[opsPerSecond])
+				values[s.name] = append(values[s.name], got[a.metric])
 			}
 		}
 		for _, s := range all {
@@ -52,10 +67,10 @@ func (p *plotter) overWorkers(ctx context.Context, file, title string, sides fun
 				series[s.name] = &plots.XYs{}
 				lines = append(lines, s.name, series[s.name])
 			}
-			*series[s.name] = append(*series[s.name], plots.XY{X: float64(n), Y: median(values[s.name]) / 1e6})
+			*series[s.name] = append(*series[s.name], plots.XY{X: float64(n), Y: median(values[s.name]) / a.unit})
 		}
 	}
-	return p.save(file, title, "workers", "million per second", lines)
+	return p.save(a.file, a.title, a.x, a.y, lines)
 }
 
 // save writes an SVG; lines alternate names and points.

@@ -117,7 +117,7 @@ func deviation(counts []int64) float64 {
 
 // snapshotSide is the datapath's own map step.
 func snapshotSide(name string, sel pathsel.Selector, workers int, flip bool) side {
-	return side{name, func(ctx context.Context, d time.Duration) (s sample, err error) {
+	return side{name: name, run: func(ctx context.Context, d time.Duration) (s sample, err error) {
 		paths := make([]*nullPath, s1Paths)
 		for i := range paths {
 			paths[i] = newNullPath(i, 1, 1)
@@ -200,7 +200,7 @@ func contended() (n int64) {
 
 // profiled records every contended lock while a side runs.
 func profiled(s side) side {
-	return side{s.name, func(ctx context.Context, d time.Duration) (sample, error) {
+	return side{name: s.name, run: func(ctx context.Context, d time.Duration) (sample, error) {
 		old := runtime.SetMutexProfileFraction(1)
 		defer runtime.SetMutexProfileFraction(old)
 		return s.run(ctx, d)

@@ -166,7 +166,7 @@ func (m *lockedMap) end(i int, n uint32) {
 }
 
 func lockedSide(name string, kind lockKind, sel pathsel.Selector, workers int) side {
-	return side{name, func(ctx context.Context, d time.Duration) (sample, error) {
+	return side{name: name, run: func(ctx context.Context, d time.Duration) (sample, error) {
 		m := newLockedMap(kind, sel)
 		return mapRun(ctx, d, workers, func(int) chooser[int] { return m }, func(i int) int { return i },
 			func() (n uint64) {

@@ -152,7 +152,7 @@ func (f *fakeDevice) complete(a allocator, stop *atomic.Bool, done chan<- struct
 
 // tagSide measures an allocator. build is given the device for those that reap.
 func tagSide(name string, build func(f *fakeDevice, depth, submitters int) allocator, depth, submitters, batch int) side {
-	return side{name, func(ctx context.Context, d time.Duration) (sample, error) {
+	return side{name: name, run: func(ctx context.Context, d time.Duration) (sample, error) {
 		f := newFakeDevice(submitters, 64*(submitters+depth/64+64))
 		a := build(f, depth, submitters)
 		if a.bound() > len(f.slots) {

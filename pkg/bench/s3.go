@@ -42,7 +42,7 @@ func pathsOf(n, depth, lanes int, rate float64) []*nullPath {
 
 // datapathSide measures the datapath with the default selector.
 func datapathSide(name string, paths, depth int, l load, rate float64) side {
-	return side{name, func(ctx context.Context, d time.Duration) (s sample, err error) {
+	return side{name: name, run: func(ctx context.Context, d time.Duration) (s sample, err error) {
 		ps := pathsOf(paths, depth, l.lanes, rate)
 		dev, err := openDevice(ctx, nil, ps)
 		if err != nil {

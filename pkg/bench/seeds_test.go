@@ -71,7 +71,7 @@ func TestAClaimIsOneJSONObjectOnOneLine(t *testing.T) {
 // fixed is a side that measures the given values in turn.
 func fixed(name string, values ...float64) side {
 	n := 0
-	return side{name, func(context.Context, time.Duration) (sample, error) {
+	return side{name: name, run: func(context.Context, time.Duration) (sample, error) {
 		n++
 		return sample{opsPerSecond: values[(n-1)%len(values)]}, nil
 	}}
@@ -108,7 +108,7 @@ func TestAClaimIsMetByTheMedianOfPairedRatios(t *testing.T) {
 func TestTheOrderOfTheSidesIsReversedEveryOtherRound(t *testing.T) {
 	var order string
 	mark := func(name string) side {
-		return side{name, func(context.Context, time.Duration) (sample, error) {
+		return side{name: name, run: func(context.Context, time.Duration) (sample, error) {
 			order += name
 			return sample{opsPerSecond: 1}, nil
 		}}

@@ -1,7 +1,7 @@
 package merge
 
 // ladder are the deadlines Tuner chooses from, ns.
-var ladder = [...]int64{0, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000}
+var ladder = [...]int64{0, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000, 5_000_000}
 
 // Tuner finds the merge deadline of a volume (mergeDeadline: auto). It is told
 // window by window what was moved under the deadline it asked for, and asks
@@ -40,14 +40,14 @@ const (
 
 // The tuner's measures, in windows and shares.
 const (
-	settleWindows = 1    // ignored after a change of the deadline
-	stepWindows   = 2    // measured per step of a sweep
-	minPause      = 100  // windows between two sweeps, doubled up to maxPause
-	maxPause      = 3000 //
-	barrenWindows = 5    // without contiguous requests: idle
-	asGood        = 0.97 // of the best is as good as the best
-	hopeless      = 0.70 // of the best: longer deadlines are not tried
-	oddWindows    = 5    // so many in a row, off by more than oddShare: sweep again
+	settleWindows = 1     // ignored after a change of the deadline
+	stepWindows   = 2     // measured per step of a sweep
+	minPause      = 100   // windows between two sweeps, doubled up to maxPause
+	maxPause      = 3000  //
+	barrenWindows = 5     // without contiguous requests: idle
+	asGood        = 0.985 // of the best is as good as the best
+	hopeless      = 0.70  // of the best: longer deadlines are not tried
+	oddWindows    = 5     // so many in a row, off by more than oddShare: sweep again
 	oddShare      = 0.35
 )
 
