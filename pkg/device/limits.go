@@ -49,6 +49,8 @@ const (
 	maxRequest = 4096
 	// maxRequests bounds the connections on one control socket served at once.
 	maxRequests = 8
+	// acceptPause is how long the control socket waits after a failure to accept.
+	acceptPause = 50 * time.Millisecond
 	// maxStatus bounds one status answer, bytes.
 	maxStatus = 4 << 20
 )

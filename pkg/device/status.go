@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"time"
 
 	"crypto/sha256"
 	"encoding/hex"
@@ -39,18 +40,25 @@ func serveStatus(path string, dev *Device) (*statusServer, error) {
 		return nil, fmt.Errorf("status socket: %w", err)
 	}
 	s := &statusServer{dev: dev, l: l, path: path}
-	s.wg.Go(func() {
-		slots := make(chan struct{}, maxRequests)
-		for {
-			slots <- struct{}{}
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			s.wg.Go(func() { s.serve(c); <-slots })
-		}
-	})
+	s.wg.Go(s.accept)
 	return s, nil
+}
+
+func (s *statusServer) accept() {
+	slots := make(chan struct{}, maxRequests)
+	for {
+		slots <- struct{}{}
+		c, err := s.l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // out of file descriptors, most likely: that passes
+			<-slots
+			time.Sleep(acceptPause)
+			continue
+		}
+		s.wg.Go(func() { s.serve(c); <-slots })
+	}
 }
 
 func (s *statusServer) close() {

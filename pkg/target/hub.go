@@ -248,9 +248,11 @@ func (d *Door) accept(l net.Listener) {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			if err == nil {
-				d.greet(c)
+			if err != nil {
+				time.Sleep(acceptPause)
+				continue
 			}
+			d.greet(c)
 		}
 	})
 }

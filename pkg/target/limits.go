@@ -70,6 +70,8 @@ const (
 	maxImmediate  = 64 // immediate commands waiting at a time, per session
 	maxLate       = 4096
 
+	// acceptPause follows a failure to accept: out of file descriptors, most likely.
+	acceptPause = 50 * time.Millisecond
 	// loginTimeout ends a connection that has not logged in.
 	loginTimeout = 15 * time.Second
 	// ramStripe is the span of one lock of a RAM store, bytes.

@@ -171,9 +171,11 @@ func (p *Portal) accept(l net.Listener) {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			if err == nil {
-				p.serve(c, nil)
+			if err != nil {
+				time.Sleep(acceptPause)
+				continue
 			}
+			p.serve(c, nil)
 		}
 	}()
 }
