@@ -28,7 +28,7 @@ type client struct {
 	next     *process // to connect to
 	lost     []*op    // not answered on the connection before
 	draining bool     // wait until all is answered, now and then
-	idle     bool     // ask nothing new
+	budget   int      // how many requests it may still ask; negative: any number
 	quit     bool
 	think    time.Duration // mean pause between batches
 	done     chan struct{}
@@ -55,7 +55,7 @@ type flight struct {
 
 func newClient(o *oracle, id int, setup *Setup) *client {
 	c := &client{o: o, id: id, setup: setup, rng: rand.New(rand.NewPCG(setup.Seed, 0x1000+uint64(id))),
-		bufs: map[int][][]byte{}, think: setup.Pause, done: make(chan struct{})}
+		bufs: map[int][][]byte{}, think: setup.Pause, budget: -1, done: make(chan struct{})}
 	c.cond.L = &o.mu
 	return c
 }
@@ -152,7 +152,7 @@ func (c *client) waits() bool {
 	if c.quit || c.next != nil {
 		return false
 	}
-	if c.conn == nil || c.conn.dead || c.idle {
+	if c.conn == nil || c.conn.dead || c.budget == 0 {
 		return true
 	}
 	if c.draining = c.draining && c.conn.out > 0; c.draining {
@@ -178,6 +178,10 @@ func (c *client) batch() *blk.Request {
 		n += c.rng.IntN(4)
 	}
 	n = min(n, c.setup.Flight-c.conn.out)
+	if c.budget > 0 {
+		n = min(n, c.budget)
+		c.budget -= n
+	}
 	var first, last *blk.Request
 	for range n {
 		r := c.conn.launch(c.o.ask(c.draw()))
@@ -310,6 +314,9 @@ func (c *client) draw() *op {
 		p.kind = blk.WriteZeroes
 	case k < 56:
 		p.kind = blk.Trim
+	}
+	if c.setup.Haste && c.rng.IntN(3) == 0 {
+		p.kind, p.flags = blk.WriteZeroes, blk.FUA // two commands, one after the other
 	}
 	if p.kind.Mutates() && c.rng.IntN(6) == 0 {
 		p.flags = blk.FUA

@@ -77,7 +77,7 @@ func (c *client) inFlight() (all []*flight) {
 
 // finish heals the world, and looks at what is left.
 func (r *run) finish() {
-	r.ask(false, 0)
+	r.ask(0)
 	r.w.under(r.heal)
 	if !r.until(r.oracle.slack, r.answered) {
 		r.oracle.report("not all is answered %v after the last fault: %d requests, %+v", r.oracle.slack, r.open(), r.state())
@@ -90,26 +90,32 @@ func (r *run) finish() {
 	r.end()
 }
 
-// ask lets the clients ask, with this pause, or keeps them from it.
-func (r *run) ask(yes bool, pause time.Duration) {
+// ask lets each client ask up to n times, at once, or keeps them from it.
+func (r *run) ask(n int) {
 	r.oracle.mu.Lock()
 	defer r.oracle.mu.Unlock()
 	for _, c := range r.clients {
-		c.idle = !yes
-		if yes {
-			c.think = pause
+		c.think, c.budget = 0, n
+		if n > 0 {
+			c.budget = 1 + c.rng.IntN(n)
 		}
 		c.cond.Broadcast()
 	}
 }
 
-// calm lets the clients ask once more, with no fault near.
+// calm lets the clients ask once more, with no fault near, and wait for each
+// other: nothing that comes later makes up for what was forgotten.
 func (r *run) calm() {
-	r.ask(true, calmPause)
-	wait(calmTime)
-	r.ask(false, 0)
-	if !r.until(calmAnswer, r.answered) {
-		r.oracle.report("without any fault %d requests are not answered: %+v", r.open(), r.state())
+	n := calmRounds
+	if r.Setup.Haste {
+		n = hasteRounds
+	}
+	for range n {
+		r.ask(3)
+		if !r.until(calmAnswer, r.answered) {
+			r.oracle.report("without any fault %d requests are not answered: %+v", r.open(), r.state())
+			return
+		}
 	}
 }
 
@@ -151,7 +157,7 @@ func (r *run) open() (n int) {
 	defer r.oracle.mu.Unlock()
 	for _, c := range r.clients {
 		n += c.waitingFor()
-		if c.next != nil || c.conn == nil || c.conn.dead {
+		if n += max(c.budget, 0); c.next != nil || c.conn == nil || c.conn.dead {
 			n++
 		}
 	}

@@ -23,11 +23,45 @@ func Generate(seed uint64) *Script {
 	g.setup()
 	g.limits()
 	n := 6 + g.IntN(30)
+	switch g.IntN(8) {
+	case 0:
+		n = g.meetings()
+	case 1:
+		n = g.standing()
+	}
 	for len(g.s.Steps) < n {
 		g.draw()
 	}
 	slices.SortStableFunc(g.s.Steps, func(a, b Step) int { return int(a.At - b.At) })
 	return g.s
+}
+
+// meetings makes a script in which goroutines meet: no delays, short pauses.
+func (g *generator) meetings() (steps int) {
+	s := &g.s.Setup
+	s.Haste, s.Yields, s.Delay, s.Jitter = true, true, 0, 0
+	s.Clients, s.Flight = 2+g.IntN(3), 1+g.IntN(3)
+	s.Procs = pickOf(g, 1, 4)
+	return g.IntN(8)
+}
+
+// standing makes a script of senders that stand in their calls with long
+// payloads, which nobody must touch before they have left.
+func (g *generator) standing() (steps int) {
+	s := &g.s.Setup
+	for len(s.Paths) < 2 {
+		s.Paths = append(s.Paths, [2]uint16{2, 1})
+	}
+	s.Clients, s.Flight, s.Depth, s.TargetDepth = 2+g.IntN(3), 8, 32, 128
+	s.Pause = g.between(20*time.Millisecond, 40*time.Millisecond)
+	s.LargeShare, s.Large, s.MaxTransfer, s.MaxBurst, s.FirstBurst = 70, 64<<10, 64<<10, 1<<20, 64<<10
+	s.InitialR2T, s.NoImmediate = false, false
+	s.Selector = pickOf(g, "round-robin", "io-affinity")
+	s.PathTimeout = g.between(time.Second, 1500*time.Millisecond)
+	for at := time.Second; at < s.Run; at += 4 * time.Second {
+		g.stuck(at)
+	}
+	return len(g.s.Steps) + g.IntN(5)
 }
 
 func pickOf[T any](g *generator, of ...T) T { return of[g.IntN(len(of))] }
@@ -237,7 +271,7 @@ func (g *generator) orphan(at time.Duration) {
 // while its path is given up.
 func (g *generator) stuck(at time.Duration) {
 	p, limit := g.path(), g.s.Setup.PathTimeout
-	long := g.between(limit, 3*limit)
-	g.add(at, long, "freeze", p, g.between(limit/3, limit).String())
+	long := g.between(2*limit, 3*limit)
+	g.add(at, long, "freeze", p, g.between(limit/2, limit).String())
 	g.add(at, long, "hole", p, "rx")
 }

@@ -25,11 +25,11 @@ const (
 	// settleTime: so long after the last fault everything is as if there had
 	// been none: windows are wide open again, and idle paths were looked at too.
 	settleTime = 70 * time.Second
-	// calmTime is how long the clients ask once more when all is settled, and
-	// calmPause the pause between their requests: then a lost wake-up shows, which
-	// any fault would have cured.
-	calmTime  = 2 * time.Second
-	calmPause = 4 * time.Millisecond
+	// calmRounds is how often the clients ask once more when all is settled, and
+	// wait for each other: a lost wake-up shows that any fault, or any other
+	// request, would have cured. hasteRounds is that of hasty scripts.
+	calmRounds  = 20
+	hasteRounds = 100
 	// recoverTime is how long a path may be kept from use after that for having
 	// been slow.
 	recoverTime = 2 * time.Minute

@@ -73,7 +73,7 @@ func Play(t *testing.T, s *Script, dir string, trace func(line string)) (rep Rep
 func newRun(s *Script, dir string) *run {
 	set := &s.Setup
 	w := newWorld(set.Seed)
-	w.yields = set.Yields
+	w.yields, w.haste = set.Yields, set.Haste
 	blocks := 2 * set.Blocks // room to grow
 	d := newDisk(blocks, set.BlockSize, rand.New(rand.NewPCG(set.Seed, 0xd15c)))
 	r := &run{Script: s, w: w, dir: dir, over: make(chan struct{})}

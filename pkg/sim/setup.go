@@ -30,6 +30,7 @@ type Setup struct {
 	Delay, Jitter                  time.Duration
 	Procs                          int // GOMAXPROCS
 	Yields                         bool
+	Haste                          bool // more of what makes goroutines meet
 }
 
 // pathList is the portals: "1/1 1/2 2/2" are portal group and ALUA group of each.
@@ -101,6 +102,7 @@ func (s *Setup) lines() *flag.FlagSet {
 	f.DurationVar(&s.Jitter, "jitter", s.Jitter, "")
 	f.IntVar(&s.Procs, "procs", s.Procs, "")
 	f.BoolVar(&s.Yields, "yields", s.Yields, "")
+	f.BoolVar(&s.Haste, "haste", s.Haste, "")
 	return f
 }
 

@@ -23,6 +23,7 @@ type world struct {
 	wake   chan struct{} // capacity 1: an earlier event than the goroutine knows
 	stop   chan struct{}
 	done   chan struct{}
+	haste  bool
 	yields bool // calls of the product give up the processor at random
 }
 
@@ -123,7 +124,11 @@ func (w *world) yield(d dice) {
 	if !w.yields {
 		return
 	}
-	n := d.IntN(4)
+	most := 4
+	if w.haste {
+		most = 12
+	}
+	n := d.IntN(most)
 	if n == 0 {
 		return
 	}
