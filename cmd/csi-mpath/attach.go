@@ -68,22 +68,33 @@ On a terminal attach shows a live table of the paths, otherwise a line per event
 	return c
 }
 
-func (f *attachFlags) register(c *cobra.Command) {
+// registerVolume registers what says which volume, and how to get at it.
+func (f *attachFlags) registerVolume(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringSliceVar(&f.portals, "iscsi", nil, "portals, host[:port] or [IPv6]:port, comma-separated")
 	fl.StringVar(&f.cfg.Target, "target", "", "iSCSI target name")
 	fl.StringVar(&f.lun, "lun", "0", "logical unit number")
-	fl.StringVar(&f.socket, "socket", "", "unix socket to serve NBD on")
-	fl.StringVar(&f.block, "device", "", "attach to the kernel: auto, or the device wanted, like /dev/nbd3")
 	fl.StringVar(&f.cfg.Initiator, "initiator", "", "iSCSI initiator name (default: made of this host's name)")
 	fl.StringVar(&f.secretFile, "chap-secret-file", "", "file with username=, password= and for mutual CHAP username_in=, password_in=; mode 600")
 	fl.StringVar(&f.cfg.WWID, "wwid", "", "expected device identity (naa.…, eui.…): anything else is refused")
 	fl.StringVar(&f.cfg.Name, "name", "", "name of the volume in tables and events (default: target and LUN)")
-	fl.BoolVar(&f.cfg.ReadOnly, "read-only", false, "refuse writes")
 	fl.StringSliceVar(&f.sources, "source", nil, "local address or interface for each portal, in order")
+	fl.IntVar(&f.cfg.QueueDepth, "queue-depth", device.DefaultQueueDepth, "commands in flight per path")
+	fl.DurationVar(&f.openTimeout, "open-timeout", 30*time.Second, "how long to wait for the first paths")
+	fl.StringVar(&f.cfg.StateDir, "state-dir", defaultStateDir(), "directory for what must outlive the process")
+	for _, name := range []string{"iscsi", "target"} {
+		_ = c.MarkFlagRequired(name)
+	}
+}
+
+func (f *attachFlags) register(c *cobra.Command) {
+	f.registerVolume(c)
+	fl := c.Flags()
+	fl.StringVar(&f.socket, "socket", "", "unix socket to serve NBD on")
+	fl.StringVar(&f.block, "device", "", "attach to the kernel: auto, or the device wanted, like /dev/nbd3")
+	fl.BoolVar(&f.cfg.ReadOnly, "read-only", false, "refuse writes")
 	fl.StringVar(&f.cfg.PathSelector, "path-selector", "service-time", "service-time, round-robin, queue-length, historical-service-time or io-affinity")
 	fl.IntVar(&f.cfg.MinPaths, "min-paths", 1, "paths that must be up before the volume is served")
-	fl.IntVar(&f.cfg.QueueDepth, "queue-depth", device.DefaultQueueDepth, "commands in flight per path")
 	fl.DurationVar(&f.cfg.PathTimeout, "path-timeout", device.DefaultPathTimeout, "a path that sends nothing for so long while it owes an answer is dropped")
 	fl.DurationVar(&f.cfg.CommandTimeout, "command-timeout", device.DefaultCommandTimeout, "a command unanswered for so long is aborted")
 	fl.DurationVar(&f.cfg.FenceTimeout, "fence-timeout", device.DefaultFenceTimeout, "without proof, a lost connection's writes are taken for dead after this")
@@ -91,14 +102,9 @@ func (f *attachFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.failback, "failback", "immediate", "when I/O returns to a better group of paths that came back: immediate, manual, or a duration")
 	fl.StringVar(&f.merge, "merge-deadline", "0", "how long contiguous requests may wait to go as one command: 0 (only what comes together), a duration like 20us, auto, or off")
 	fl.StringVar(&f.polling, "polling", "off", "whether readers look again before they sleep: off, adaptive, or a duration like 50us; pays only with a spare CPU")
-	fl.DurationVar(&f.openTimeout, "open-timeout", 30*time.Second, "how long to wait for the first paths")
 	fl.DurationVar(&f.shutdownTime, "shutdown-timeout", 30*time.Second, "how long the end may wait for answers and fences")
-	fl.StringVar(&f.cfg.StateDir, "state-dir", defaultStateDir(), "directory for what must outlive the process")
 	fl.BoolVar(&f.stats, "stats", false, "print counters as JSON at the end")
 	c.MarkFlagsOneRequired("socket", "device")
-	for _, name := range []string{"iscsi", "target"} {
-		_ = c.MarkFlagRequired(name)
-	}
 }
 
 // finish turns flag texts into the configuration.

@@ -21,7 +21,7 @@ func benchCommand() *cobra.Command {
 		Short: "Measure the datapath",
 		Args:  cobra.NoArgs,
 	}
-	c.AddCommand(benchSeedsCommand(), benchChildCommand())
+	c.AddCommand(benchSeedsCommand(), benchVolumeCommand(), benchChildCommand())
 	return c
 }
 

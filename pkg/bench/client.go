@@ -158,7 +158,7 @@ func (c *client) verify() error {
 		}
 	}
 	if bad := c.bad.Load(); bad != 0 || left != 0 {
-		return checkf("%d answers were wrong or doubled, %d requests not answered", bad, left)
+		return checkf("%d answers were errors, wrong or doubled, %d requests not answered", bad, left)
 	}
 	return nil
 }
@@ -181,7 +181,7 @@ func (l load) run(ctx context.Context, d time.Duration, open func(lane int) (sub
 		clients[i] = newClient(i, l.depth, l.single, buf)
 		workers[i] = clients[i].loop(to)
 	}
-	_, s, err := drive(ctx, d, workers, nil)
+	_, s, err := drive(ctx, d, workers)
 	errs := []error{err}
 	for _, c := range clients {
 		errs = append(errs, c.verify())

@@ -137,7 +137,8 @@ type runner struct {
 	Options
 	claims []Claim
 	began  time.Time
-	rest   time.Duration // what is still to be measured takes so long
+	rest   time.Duration     // what is still to be measured takes so long
+	onRun  func(side string) // told of each run, if set
 }
 
 func (r *runner) progress(format string, a ...any) {
@@ -227,6 +228,9 @@ func (r *runner) rounds(ctx context.Context, e experiment) ([][]sample, error) {
 			}
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
+			}
+			if r.onRun != nil {
+				r.onRun(all[k].name)
 			}
 			runtime.GC()
 			s, err := all[k].run(ctx, r.length(e))

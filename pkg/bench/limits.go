@@ -29,6 +29,12 @@ const (
 	learnTime  = 10 * time.Second
 	learnUsual = 3 * time.Second
 	learnStill = 500 * time.Millisecond
+	// VolumeSample is the length of one run on a user's volume, and
+	// maxVolumeSample bounds what the command line may ask for.
+	VolumeSample    = 250 * time.Millisecond
+	maxVolumeSample = time.Minute
+	// leastNoise is what figures of a volume differ by anyway.
+	leastNoise = 0.05
 	// settleTime bounds the wait for the answers after the end of a sample.
 	settleTime = 30 * time.Second
 )

@@ -22,9 +22,8 @@ const (
 // and returns how many operations it did.
 type worker func(stop *atomic.Bool) (ops int64, err error)
 
-// drive runs the workers for about d at once. onStop, when given, runs as stop
-// is set: it wakes those that wait.
-func drive(ctx context.Context, d time.Duration, workers []worker, onStop func()) (ops int64, s sample, err error) {
+// drive runs the workers for about d at once.
+func drive(ctx context.Context, d time.Duration, workers []worker) (ops int64, s sample, err error) {
 	var stop atomic.Bool
 	var total atomic.Int64
 	var wg sync.WaitGroup
@@ -44,9 +43,6 @@ func drive(ctx context.Context, d time.Duration, workers []worker, onStop func()
 	}
 	t.Stop()
 	stop.Store(true)
-	if onStop != nil {
-		onStop()
-	}
 	wg.Wait()
 	took, after := time.Since(start), usageNow()
 	ops = total.Load()

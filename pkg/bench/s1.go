@@ -80,7 +80,7 @@ func mapRun[T any](ctx context.Context, d time.Duration, n int, each func(i int)
 	for i := range n {
 		workers[i] = mapLoop(each(i), path, &shares[i].n, &times[i])
 	}
-	ops, s, err := drive(ctx, d, workers, nil)
+	ops, s, err := drive(ctx, d, workers)
 	if err != nil {
 		return nil, err
 	}

@@ -165,7 +165,7 @@ func tagSide(name string, build func(f *fakeDevice, depth, submitters int) alloc
 		for w := range workers {
 			workers[w] = tagLoop(f, a, w, batch)
 		}
-		_, s, err := drive(ctx, d, workers, nil)
+		_, s, err := drive(ctx, d, workers)
 		stop.Store(true)
 		<-done
 		if err != nil {

@@ -153,7 +153,7 @@ func (r *writingRun) run(ctx context.Context, d time.Duration, w writing, learn 
 	for _, c := range r.clients {
 		c.latency = 0
 	}
-	ops, s, err := drive(ctx, d, r.workers, nil)
+	ops, s, err := drive(ctx, d, r.workers)
 	errs := []error{err}
 	latency := time.Duration(0)
 	for _, c := range r.clients {
@@ -199,6 +199,6 @@ func (r *writingRun) learn(ctx context.Context, d time.Duration) (time.Duration,
 			}
 		}
 	}()
-	_, _, err := drive(ctx, limit, r.workers, nil)
+	_, _, err := drive(ctx, limit, r.workers)
 	return time.Since(start), err
 }

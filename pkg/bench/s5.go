@@ -76,10 +76,10 @@ func readFrom(ctx context.Context, dev *device.Device, d time.Duration, depth in
 	}
 	defer lane.Close()
 	c := readerClient(depth, s5Size)
-	if _, _, err := drive(ctx, d/10, []worker{c.loop(lane)}, nil); err != nil { // adaptive polling adapts
+	if _, _, err := drive(ctx, d/10, []worker{c.loop(lane)}); err != nil { // adaptive polling adapts
 		return nil, err
 	}
-	_, s, err := drive(ctx, d, []worker{c.loop(lane)}, nil)
+	_, s, err := drive(ctx, d, []worker{c.loop(lane)})
 	return s, errors.Join(err, c.verify())
 }
 
