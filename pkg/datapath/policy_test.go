@@ -318,3 +318,22 @@ func TestZeroesWrittenAsWritesFitAPathOfLargeTransfers(t *testing.T) {
 		}
 	})
 }
+
+func TestARequestWhosePathWasLostIsNotGivenUpForOneBusyLongAfter(t *testing.T) {
+	withDevice(t, 2, func(c *Config, _ []*fakePath) { c.CommandTimeout, c.MinPaths = 2*time.Second, 2 }, func(r *rig) {
+		c := newClient(t, r.dev)
+		q := c.read(0)
+		synctest.Wait()
+		r.paths[0].lose(errCut, false)
+		time.Sleep(3 * time.Second) // the other path takes its time
+		for _, v := range []blk.Verdict{{Class: blk.Busy, Status: blk.IOError}, good} {
+			if !r.paths[0].answer(0, v) && !r.paths[1].answer(0, v) {
+				t.Fatal("nothing was sent again")
+			}
+			time.Sleep(time.Second)
+		}
+		if !c.answered(q) || q.Status != blk.OK {
+			t.Fatalf("answered %v, status %v", c.answered(q), q.Status)
+		}
+	})
+}

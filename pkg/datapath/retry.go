@@ -17,18 +17,15 @@ func (l *Lane) judge(s *slot) {
 	s.again, s.heldAt = true, 0
 	s.sent, s.synced = 0, false // the whole request again: a part alone could be split by a newer write
 	s.tries++
-	if s.since.IsZero() {
-		s.since = time.Now()
-	}
 	switch class {
 	case blk.PathLost:
-		l.retry(s)
+		l.elsewhere(s)
 	case blk.WrongState:
 		l.dev.demote(lv)
-		l.retry(s)
+		l.elsewhere(s)
 	case blk.LUNGone:
 		l.dev.suspend(lv)
-		l.retry(s)
+		l.elsewhere(s)
 	case blk.Retry, blk.Aborted:
 		if s.tries <= sameRetries {
 			l.retry(s)
@@ -53,12 +50,24 @@ func (l *Lane) judge(s *slot) {
 	}
 }
 
-// retryLater backs off, up to the command timeout counted from the request's
-// first failure (I6). Time without any usable path does not count (I5).
+// elsewhere sends a request again that its path, not the device, has failed.
+// What the device is asked to put up with is counted anew.
+func (l *Lane) elsewhere(s *slot) {
+	s.since, s.delay = time.Time{}, 0
+	l.retry(s)
+}
+
+// retryLater backs off, up to the command timeout counted from the first of
+// the failures in a row that are the device's (I6). Time without any usable
+// path does not count (I5), nor does what its paths failed before: a request
+// that waited long for a fence is not given up for one BUSY.
 func (l *Lane) retryLater(s *slot, st blk.Status) {
 	if l.closed.Load() {
 		l.reply(s, blk.Cancelled)
 		return
+	}
+	if s.since.IsZero() {
+		s.since = time.Now()
 	}
 	since := s.since
 	if t := l.dev.table.Load(); t.since.After(since) {

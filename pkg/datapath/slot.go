@@ -62,7 +62,7 @@ type slot struct {
 	tries    int
 	avoid    *live     // tried and failed with a hardware error
 	hardware bool      // that one try was used up
-	since    time.Time // when it first failed
+	since    time.Time // when the device first refused it, of the failures in a row
 	due      time.Time // when to try again
 	delay    time.Duration
 }
