@@ -76,7 +76,11 @@ func (a *array) start(lost bool) error {
 		return err
 	}
 	m.Run = func(job func() error, done func(error)) {
-		a.w.after(a.w.dice.upTo(flushTime), func() {
+		slow := a.w.dice.upTo(flushTime)
+		if a.w.haste || a.w.dice.chance(3) {
+			slow = 0
+		}
+		a.w.after(slow, func() {
 			if a.m == m {
 				done(job())
 				a.settle()

@@ -12,7 +12,7 @@ const (
 	// below any fence timeout: a network that keeps packets longer than that is
 	// outside of what a fence by time promises.
 	wireMax = 300 * time.Millisecond
-	// flushTime bounds one flush of the disk's cache.
+	// flushTime bounds one access to the disk.
 	flushTime = 5 * time.Millisecond
 
 	// hotBlocks is where most requests go, so that they overlap.
