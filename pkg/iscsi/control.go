@@ -105,6 +105,7 @@ func (m *machine) finishControl(k *task, err error) {
 // control encodes what waits, all immediate: no CmdSN is used up.
 func (t *transmitter) control() {
 	t.ctls.push(t.ctlq.Drain())
+	t.rouse()
 	for t.ctls.head != nil && t.room(copyLimit, 0) {
 		c := t.ctls.pop()
 		if c.task != nil {

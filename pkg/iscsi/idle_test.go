@@ -68,6 +68,27 @@ func TestACommandRousesTheTickerAndIsAsYoungAsItIs(t *testing.T) {
 	}
 }
 
+func TestWhatABatchTakesInLateRousesTheTicker(t *testing.T) {
+	for name, f := range map[string]func(r *rig){
+		"command": func(r *rig) {
+			r.submit(read(0, 512))
+			r.m.tx.commands()
+		},
+		"control": func(r *rig) {
+			r.m.queue(r.m.newControl(ctlPing))
+			r.m.tx.control()
+		},
+	} {
+		r := newRig(t, defaultParams())
+		r.m.tx.borrow() // as in the middle of a batch
+		r.m.rest(time.Hour)
+		f(r)
+		if r.m.asleep.Load() || len(r.m.wakeTicker) != 1 {
+			t.Errorf("%s: the ticker sleeps on", name)
+		}
+	}
+}
+
 func TestATickerDoesNotSleepThroughTheTargetsWishToEnd(t *testing.T) {
 	r := newRig(t, defaultParams())
 	r.m.rest(time.Hour)

@@ -106,9 +106,6 @@ func (t *transmitter) gather() []unix.Iovec {
 	if len(t.pend) > 0 {
 		return t.pend
 	}
-	if t.m.asleep.Load() {
-		t.m.rouse()
-	}
 	t.borrow()
 	clear(t.iov) // a stale pointer to unmapped memory must not stay
 	t.iov, t.refs = t.iov[:0], t.refs[:0]
@@ -248,10 +245,19 @@ func (t *transmitter) pieces(c *blk.Command, off, n int) {
 	t.take(l.PutTrailer(t.arena[t.used:t.used+8], n, sum))
 }
 
+// rouse wakes a sleeping ticker. After the queue was drained: a tag in it was
+// taken before, so either we see that the ticker sleeps, or it saw the tag.
+func (t *transmitter) rouse() {
+	if t.m.asleep.Load() {
+		t.m.rouse()
+	}
+}
+
 // commands encodes what waits, as far as window and batch allow. CmdSN is
 // given here and nowhere earlier: a command dropped before leaves no hole.
 func (t *transmitter) commands() {
 	t.waiting.push(t.inbox.Drain())
+	t.rouse()
 	t.shut.Store(0)
 	for t.waiting.head != nil && t.room(copyLimit, len(t.waiting.head.Vec)) {
 		if pdu.SNLess(t.m.maxCmdSN.Load(), t.cmdSN) {
