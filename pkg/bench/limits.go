@@ -25,10 +25,9 @@ const (
 	// plotTime is about what a suite's plot takes.
 	plotTime = 25 * time.Second
 	// learnTime bounds how long mergeDeadline auto may take to settle, and
-	// learnUsual is what it takes; unchanged for learnStill is settled.
+	// learnUsual is what it takes.
 	learnTime  = 10 * time.Second
-	learnUsual = 3 * time.Second
-	learnStill = 500 * time.Millisecond
+	learnUsual = 5 * time.Second
 	// VolumeSample is the length of one run on a user's volume, and
 	// maxVolumeSample bounds what the command line may ask for.
 	VolumeSample    = 250 * time.Millisecond

@@ -25,11 +25,11 @@ const (
 )
 
 // s4Deadlines are the fixed values that are tried.
-var s4Deadlines = []time.Duration{0, 10 * time.Microsecond, 20 * time.Microsecond, 50 * time.Microsecond,
-	100 * time.Microsecond, 200 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond}
+var s4Deadlines = []time.Duration{0, 50 * time.Microsecond, 200 * time.Microsecond, 500 * time.Microsecond,
+	time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond}
 
 // s4Costs are the targets that auto has to find its way on.
-var s4Costs = []time.Duration{10 * time.Microsecond, 40 * time.Microsecond, 160 * time.Microsecond}
+var s4Costs = []time.Duration{20 * time.Microsecond, 60 * time.Microsecond, 160 * time.Microsecond}
 
 const (
 	megabytes    metric = "MB/s"
@@ -173,12 +173,12 @@ func (r *writingRun) run(ctx context.Context, d time.Duration, w writing, learn 
 	return s, nil
 }
 
-// learn runs the load until auto has kept its deadline for a while. d is the
-// length of the sample: a quick one does not wait.
+// learn runs the load until auto has tried what it wants to. d is the length of
+// the sample: a quick one does not wait.
 func (r *writingRun) learn(ctx context.Context, d time.Duration) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	limit := learnTime
+	limit := learnTime + learnTime/2 // beyond the goal, to see by how much it is missed
 	if d <= quickSample {
 		limit = d
 	}
@@ -187,13 +187,14 @@ func (r *writingRun) learn(ctx context.Context, d time.Duration) (time.Duration,
 		defer cancel()
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
-		at, since := time.Duration(-1), start
-		for now := start; now.Sub(start) < limit && now.Sub(since) < learnStill; {
-			if is := r.dev.Status().Merge.Deadline; is != at {
-				at, since = is, now
+		for began := false; ; {
+			trying := r.dev.Status().Merge.Trying
+			if began && !trying {
+				return
 			}
+			began = began || trying
 			select {
-			case now = <-tick.C:
+			case <-tick.C:
 			case <-ctx.Done():
 				return
 			}

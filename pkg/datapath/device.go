@@ -125,6 +125,7 @@ type Device struct {
 	// moment longer.
 	deadline atomic.Int64
 	tuning   atomic.Bool // the tuner is to decide
+	trying   atomic.Bool // what it decided is no decision yet
 	tuneWake chan struct{}
 
 	// up counts live paths, for Urgency: written under mu, a stale read is a

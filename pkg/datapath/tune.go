@@ -44,6 +44,7 @@ func (d *Device) SetMergeDeadline(t time.Duration) error {
 type MergeStats struct {
 	Deadline time.Duration `json:"deadlineNanoseconds"` // in force; MergeOff if none
 	Auto     bool          `json:"auto"`
+	Trying   bool          `json:"trying"` // auto is comparing deadlines
 	Merged   uint64        `json:"merged"` // requests that went with another
 	Held     uint64        `json:"held"`   // commands held back for more
 	HeldFor  time.Duration `json:"heldNanoseconds"`
@@ -53,6 +54,7 @@ type MergeStats struct {
 // mergeStats sums the lanes. Lanes that are closed took their counts along.
 func (d *Device) mergeStats() (m MergeStats) {
 	m.Deadline, m.Auto = time.Duration(d.deadline.Load()), d.tuning.Load()
+	m.Trying = m.Auto && d.trying.Load()
 	if m.Deadline == mergeOff {
 		m.Deadline = MergeOff
 	}
@@ -120,6 +122,7 @@ func (d *Device) tuneMerge(ctx context.Context) {
 				continue
 			}
 			d.tuned(t.Window(bytes, took, contiguous))
+			d.trying.Store(!t.Settled())
 			if d.resting.Load() {
 				continue // lanes wake us together with the judge
 			}

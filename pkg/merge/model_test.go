@@ -217,6 +217,44 @@ func TestAutoBacksOffWhenADeadlineDoesNotHelp(t *testing.T) {
 	}
 }
 
+func TestAutoSaysWhetherItIsTrying(t *testing.T) {
+	var tuner Tuner
+	if !tuner.Settled() {
+		t.Fatal("trying before anything happened")
+	}
+	tuner.Window(1<<20, 50*ms, 5)
+	if tuner.Settled() {
+		t.Fatal("the sweep is not over")
+	}
+	for n := 1; !tuner.Settled(); n++ {
+		if tuner.Window(1<<20, 50*ms, 5); n > 200 {
+			t.Fatal("it never ends")
+		}
+	}
+}
+
+func TestAutoLooksAgainAtThoseNearTheBest(t *testing.T) {
+	var tuner Tuner
+	moved := func(windows int) uint64 { // the best, but for a bad moment at the beginning
+		switch {
+		case tuner.Deadline() == 1_000_000 && windows < 60:
+			return 95
+		case tuner.Deadline() == 1_000_000:
+			return 100
+		case tuner.Deadline() >= 500_000:
+			return 94
+		}
+		return 80
+	}
+	tuner.Window(80, 1, 5)
+	for n := 1; !tuner.Settled(); n++ {
+		tuner.Window(moved(n), 1, 5)
+	}
+	if tuner.Chosen() != 1_000_000 {
+		t.Fatalf("chose %d ns", tuner.Chosen())
+	}
+}
+
 func TestAutoStartsWhereItWasLeft(t *testing.T) {
 	var tuner Tuner
 	tuner.Start(50_000)

@@ -1,5 +1,7 @@
 package merge
 
+import "slices"
+
 // ladder are the deadlines Tuner chooses from, ns.
 var ladder = [...]int64{0, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000, 5_000_000}
 
@@ -8,8 +10,9 @@ var ladder = [...]int64{0, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_
 // for the next. Pure: the caller has the clock.
 //
 // It sweeps the ladder up and down, so that a drift of the load counts on both
-// sides alike, and takes the smallest deadline that is as good as the best:
-// what does not move more data only costs time. Then it keeps still, looks
+// sides alike, then those that came near the best once more and for longer, and
+// takes the smallest deadline that is as good as the best: what does not move
+// more data only costs time. Then it keeps still, looks
 // again after longer and longer pauses, and sweeps at once when what is moved
 // changes by itself. Without contiguous requests the deadline is 0.
 type Tuner struct {
@@ -18,6 +21,7 @@ type Tuner struct {
 	state  tunerState
 
 	order []int // of the sweep, by index
+	again bool  // the second look, at those near the best
 	step  int
 	skip  int // windows still to be ignored after a change
 	left  int // windows still to be measured in this step
@@ -42,9 +46,12 @@ const (
 const (
 	settleWindows = 1     // ignored after a change of the deadline
 	stepWindows   = 2     // measured per step of a sweep
-	minPause      = 100   // windows between two sweeps, doubled up to maxPause
+	minPause      = 200   // windows between two sweeps, doubled up to maxPause
 	maxPause      = 3000  //
 	barrenWindows = 5     // without contiguous requests: idle
+	againWindows  = 3     // measured per step of the second look
+	near          = 0.90  // of the best: looked at again
+	nearMost      = 3     // so many at most, besides the smallest of them
 	asGood        = 0.985 // of the best is as good as the best
 	hopeless      = 0.70  // of the best: longer deadlines are not tried
 	oddWindows    = 5     // so many in a row, off by more than oddShare: sweep again
@@ -68,6 +75,10 @@ func (t *Tuner) Deadline() int64 { return ladder[t.at] }
 
 // Chosen is the one the last sweep found, ns: what to remember.
 func (t *Tuner) Chosen() int64 { return ladder[t.chosen] }
+
+// Settled reports that it is not trying deadlines: it found one, or sees nothing
+// to merge.
+func (t *Tuner) Settled() bool { return t.state != tunerSweep }
 
 // Window takes in that bytes were moved in took ns, and that so many requests
 // continued a stream that had something in flight. It returns the deadline for
@@ -96,7 +107,7 @@ func (t *Tuner) Window(bytes uint64, took int64, contiguous int) int64 {
 
 // sweep begins at 0 and goes up, then down again.
 func (t *Tuner) sweep() {
-	t.state, t.step = tunerSweep, 0
+	t.state, t.step, t.again = tunerSweep, 0, false
 	t.order = t.order[:0]
 	for i := range ladder {
 		t.order = append(t.order, i)
@@ -111,6 +122,9 @@ func (t *Tuner) sweep() {
 // enter puts the deadline of the present step in force.
 func (t *Tuner) enter() {
 	t.at, t.skip, t.left = t.order[t.step], settleWindows, stepWindows
+	if t.again {
+		t.left = againWindows
+	}
 }
 
 func (t *Tuner) measure(rate float64) {
@@ -123,7 +137,7 @@ func (t *Tuner) measure(rate float64) {
 	if t.left--; t.left > 0 {
 		return
 	}
-	if t.step < len(ladder) && t.mean(t.at) < hopeless*t.best() {
+	if !t.again && t.step < len(ladder) && t.mean(t.at) < hopeless*t.best() {
 		// Up no further: down from here.
 		t.order = t.order[:t.step+1]
 		for i := t.at; i >= 0; i-- {
@@ -134,7 +148,40 @@ func (t *Tuner) measure(rate float64) {
 		t.enter()
 		return
 	}
+	if !t.again && t.closeCall() {
+		t.again, t.step = true, 0
+		t.enter()
+		return
+	}
 	t.choose()
+}
+
+// closeCall makes those near the best the next order, up and down; false if
+// the best stands alone.
+func (t *Tuner) closeCall() bool {
+	best := t.best()
+	var few []int
+	for i := range ladder {
+		if t.mean(i) >= near*best {
+			few = append(few, i)
+		}
+	}
+	for len(few) > nearMost+1 {
+		worst := 1 // never the smallest: it wins if all are equal
+		for k := 2; k < len(few); k++ {
+			if t.mean(few[k]) < t.mean(few[worst]) {
+				worst = k
+			}
+		}
+		few = slices.Delete(few, worst, worst+1)
+	}
+	if len(few) < 2 {
+		return false
+	}
+	t.order = append(t.order[:0], few...)
+	slices.Reverse(few)
+	t.order = append(t.order, few...)
+	return true
 }
 
 func (t *Tuner) mean(i int) float64 {
