@@ -10,7 +10,7 @@ import (
 type grower interface{ Grow(size uint64) error }
 
 // Grow makes the store size bytes long; what is new is zero. It copies the
-// pages that are mapped.
+// pages that are mapped. No other target may have the store, too.
 func (r *RAM) Grow(size uint64) error {
 	if size < r.Size() {
 		return fmt.Errorf("target store: %d bytes in memory do not become %d", r.Size(), size)

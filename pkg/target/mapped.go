@@ -46,15 +46,18 @@ func (r *RAM) drop(at, to uint64) {
 // Mapped implements mapper.
 func (r *RAM) Mapped(off uint64) (n uint64, hole bool, err error) {
 	begun, over := false, false
-	for at := off; at < r.Size() && !over; at = (at/ramStripe + 1) * ramStripe {
-		r.stripes(at, min(r.Size(), (at/ramStripe+1)*ramStripe)-at, false, func(at, to uint64) {
+	r.locks[0].RLock() // Grow may run beside
+	size := r.Size()
+	r.locks[0].RUnlock()
+	for at := off; at < size && !over; at = (at/ramStripe + 1) * ramStripe {
+		r.stripes(at, min(size, (at/ramStripe+1)*ramStripe)-at, false, func(at, to uint64) {
 			for p := at / ramPage; p <= (to-1)/ramPage && !over; p++ {
 				h := r.mapped[p/64]>>(p%64)&1 == 0
 				if !begun {
 					begun, hole = true, h
 				}
 				if over = h != hole; !over {
-					n = min((p+1)*ramPage, r.Size()) - off
+					n = min((p+1)*ramPage, size) - off
 				}
 			}
 		})
