@@ -70,6 +70,23 @@ func TestAControlCommandThatIsIOWaitsWhileTheUnitIsInQuestion(t *testing.T) {
 	}
 }
 
+func TestEvidenceOfAnEarlyResponseDoesNotWaitForThePayload(t *testing.T) {
+	r := newRig(t, defaultParams())
+	w, next := write(0, 64<<10), read(0, 512)
+	r.submit(w)
+	r.m.tx.gather()
+	r.m.tx.accept(1000) // the socket took a part
+	r.mustFeed(r.check(w.Tag, scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x3f, ASCQ: 0x0e}))
+	r.submit(next)
+	rest := r.m.tx.gather()
+	for _, v := range rest {
+		r.m.tx.accept(int(v.Len))
+	}
+	if len(r.m.tx.gather()) != 0 {
+		t.Fatal("a command went out behind the evidence")
+	}
+}
+
 func TestAnIdentificationThatFailsKeepsTheEvidenceItMet(t *testing.T) {
 	f := newFake(t)
 	f.unit(func(d scsi.Command) bool { return d.Op == scsi.OpReadCapacity10 || d.Op == scsi.OpServiceActionIn16 })

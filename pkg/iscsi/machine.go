@@ -87,6 +87,10 @@ func (m *machine) answer(k *task, v blk.Verdict) {
 	c := k.cmd
 	c.Verdict = v
 	k.live.Store(0)
+	if v.Evidence != 0 && k.lun != nil {
+		// At once, not when the sender lets go: what it gathers next comes after (I1).
+		k.lun.evidence(v.Evidence)
+	}
 	if k.size > 0 && c.Tx.Or(answeredBit) != 0 {
 		m.limbo = append(m.limbo, k)
 		return
@@ -106,9 +110,6 @@ func (m *machine) complete(k *task) {
 	}
 	m.tasks.put(k)
 	l.inflight.Add(-1)
-	if c.Verdict.Evidence != 0 {
-		l.evidence(c.Verdict.Evidence)
-	}
 	l.sink.Complete(c)
 	m.rx.touch(l)
 }

@@ -42,6 +42,10 @@ func (g *generator) meetings() (steps int) {
 	s.Haste, s.Yields, s.Delay, s.Jitter = true, true, 0, 0
 	s.Clients, s.Flight = 2+g.IntN(3), 1+g.IntN(3)
 	s.Procs = pickOf(g, 1, 4)
+	if g.IntN(2) == 0 { // answers come before their payload is accounted for
+		s.LargeShare, s.Large, s.MaxTransfer, s.MaxBurst, s.FirstBurst = 60, 32<<10, 64<<10, 1<<20, 64<<10
+		s.InitialR2T, s.NoImmediate = false, false
+	}
 	return g.IntN(8)
 }
 

@@ -29,7 +29,8 @@ type oracle struct {
 	// What the script does now: answers may take longer, errors may come.
 	faults    int
 	lastFault time.Time
-	errorsTo  time.Time // injected errors may be answered until then
+	errorsTo  time.Time     // injected errors may be answered until then
+	refused   time.Duration // command timeout, once the script refused commands for a while; 0 before
 	slack     time.Duration
 	trace     func(format string, args ...any) // nil: nobody wants to read along
 	noPath    time.Duration                    // noPathTimeout, negative for never
@@ -106,6 +107,14 @@ func (o *oracle) mayFail(d time.Duration) {
 	if t := time.Now().Add(d + o.slack); t.After(o.errorsTo) {
 		o.errorsTo = t
 	}
+}
+
+// refuses: the target answers commands with busy or the like. What meets that
+// again and again, for as long as the command timeout, is an error.
+func (o *oracle) refuses(limit time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.refused = limit
 }
 
 // calm reports whether no fault has been near for d.
@@ -230,6 +239,7 @@ func (o *oracle) judgeFlush(p *op, st blk.Status, end int) (told bool) {
 func (o *oracle) judgeError(p *op, st blk.Status) {
 	switch {
 	case st == blk.IOError && time.Now().Before(o.errorsTo):
+	case st == blk.IOError && o.refused > 0 && time.Since(p.started) > o.refused: // retries are bounded
 	case st == blk.IOError && o.noPath >= 0 && time.Since(o.usable) >= o.noPath:
 	default:
 		o.violate("%v ended with %v while nothing explains that", p, st)

@@ -265,7 +265,11 @@ func makeBusy(a *args) func(r *run) func() {
 	if a.option("full") {
 		st = scsi.StatusTaskSetFull
 	}
-	return rule(func(x *target.Machine) error { return x.Answer(m, st, scsi.Sense{}) })
+	return func(r *run) func() {
+		r.oracle.refuses(a.setup.CmdTimeout)
+		r.array.do(func(x *target.Machine) { _ = x.Answer(m, st, scsi.Sense{}) })
+		return nil
+	}
 }
 
 func makeSense(a *args) func(r *run) func() {

@@ -35,7 +35,8 @@ var bugs = []bug{
 	{"lost wake-up: the lane's runner does not look again", []edit{
 		{"pkg/datapath/lane.go", "if l.wip.CompareAndSwap(n, 0) {\n\t\t\treturn\n\t\t}\n\t\tn = l.wip.Load()", "_ = n\n\t\tl.wip.Store(0)\n\t\treturn"},
 	}},
-	{"lost wake-up: who gives up the sender flag does not look again", []edit{
+	{"lost wake-up: who has sent does not look for what was queued meanwhile", []edit{
+		{"pkg/iscsi/session.go", "\t\tt.accept(n)\n\t}\n", "\t\tt.accept(n)\n\t\tif len(t.pend) == 0 {\n\t\t\ts.afterSend()\n\t\t\treturn true\n\t\t}\n\t}\n"},
 		{"pkg/iscsi/session.go", "\t\ts.release()\n\t}\n}", "\t\ts.release()\n\t\treturn\n\t}\n}"},
 		{"pkg/iscsi/session.go", "\t\t\ts.release()\n\t\t\ts.kick()", "\t\t\ts.release()"},
 	}},
