@@ -3,6 +3,7 @@ package estate
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
 	"github.com/csi-mpath/csi-mpath/pkg/target"
@@ -97,7 +98,7 @@ func missing[T comparable](a, b []T) (out []T) {
 
 // end takes away what a target that stays loses: access, portals, LUNs.
 func (e *Estate) end(p *plan, s *served, to *config.Target) error {
-	errs := []error{s.srv.SetAccess(to.Initiators, p.secrets[to.Name])}
+	errs := []error{s.srv.SetAccess(inBoth(s.cfg.Initiators, to.Initiators), p.secrets[to.Name])}
 	for _, gone := range missing(s.cfg.Portals, to.Portals) {
 		e.doors[gone.Address].Remove(s.srv)
 	}
@@ -135,7 +136,27 @@ func (e *Estate) follow(p *plan, s *served, to config.Target) error {
 		s.luns[c.Number] = l
 		errs = append(errs, s.srv.AddLUN(l.unit()))
 	}
+	errs = append(errs, s.srv.SetAccess(to.Initiators, p.secrets[to.Name]))
 	return errors.Join(errs...)
+}
+
+// inBoth is who is let in by both lists; an empty one lets everybody in.
+func inBoth(was, to []string) (both []string) {
+	switch {
+	case len(was) == 0:
+		return to
+	case len(to) == 0:
+		return was
+	}
+	for _, name := range was {
+		if slices.Contains(to, name) {
+			both = append(both, name)
+		}
+	}
+	if both == nil {
+		return []string{""} // a name that nobody has
+	}
+	return both
 }
 
 // changed are the groups whose state is another one now, or that may have been

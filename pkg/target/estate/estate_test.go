@@ -120,6 +120,32 @@ func TestAnInitiatorThatIsTakenOutIsPutOut(t *testing.T) {
 	}
 }
 
+func TestNobodyIsLetInBeforeWhatEndsHasEnded(t *testing.T) {
+	for name, was := range map[string]string{"instead of another": "[iqn.2026-01.a:other]", "beside another": "[iqn.2026-01.a:other, iqn.2026-01.a:third]"} {
+		t.Run(name, func(t *testing.T) {
+			r := open(t, strings.Replace(two, "- name: iqn.2026-01.a:one", "- name: iqn.2026-01.a:one\n  initiators: "+was, 1))
+			c := r.parse(strings.Replace(r.text, was, "["+host+", iqn.2026-01.a:third]", 1))
+			p, err := r.plan(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := r.targets["iqn.2026-01.a:one"]
+			if err := r.end(p, s, &c.Targets[0]); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.try(r.config("127.0.0.1:0", "iqn.2026-01.a:one")); !errors.Is(err, iscsi.ErrForbidden) {
+				t.Errorf("in the middle of the change: %v", err)
+			}
+			if err := r.follow(p, s, c.Targets[0]); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.try(r.config("127.0.0.1:0", "iqn.2026-01.a:one")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestCredentialsAreForTheLoginsToCome(t *testing.T) {
 	r := open(t, two)
 	r.must("- name: iqn.2026-01.a:one", "- name: iqn.2026-01.a:one\n  auth: {secretFile: /good}")
