@@ -45,6 +45,7 @@ type workload struct {
 	name      string
 	rw, bs    string
 	depth     int
+	streams   int  // jobs at once, each with its part and its connection; 0 is one
 	bandwidth bool // shown in MB/s
 	// goals by name of the baseline: the ratio claimed.
 	goals map[string]float64

@@ -24,7 +24,10 @@ const (
 func (b *bench) fio(p peer, w workload, seconds float64) (result, error) {
 	arg := b.pin([]string{"fio", "--name=job", "--ioengine=nbd", "--uri=" + p.uri, "--output-format=json",
 		"--rw=" + w.rw, "--bs=" + w.bs, fmt.Sprintf("--iodepth=%d", w.depth),
-		fmt.Sprintf("--size=%d", deviceSize), "--randrepeat=1", "--norandommap"})
+		fmt.Sprintf("--size=%d", deviceSize/max(w.streams, 1)), "--randrepeat=1", "--norandommap"})
+	if w.streams > 1 {
+		arg = append(arg, fmt.Sprintf("--numjobs=%d", w.streams), "--group_reporting", fmt.Sprintf("--offset_increment=%d", deviceSize/w.streams))
+	}
 	limit := 60 * time.Second
 	if seconds != fill {
 		arg = append(arg, "--time_based", fmt.Sprintf("--runtime=%dms", int(seconds*1000)))

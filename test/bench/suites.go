@@ -14,6 +14,8 @@ var suites = map[string]suite{
 	"iscsi":     {start: startISCSI, workloads: iscsiWorkloads},
 	"target":    {start: startTarget, workloads: targetWorkloads},
 	"initiator": {start: startInitiator, workloads: initiatorWorkloads},
+	"merge0":    {start: startMerge("0"), workloads: mergeWorkloads(2)},
+	"merge10us": {start: startMerge("10us"), workloads: mergeWorkloads(2)},
 }
 
 func suiteNames() []string {
