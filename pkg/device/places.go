@@ -97,10 +97,10 @@ func (p *places) get(portal string, isid [6]byte, bound time.Duration) (g group,
 	defer p.mu.Unlock()
 	at, ok := p.was[portal]
 	switch {
-	case p.lost:
-		return g, bound
-	case !ok || at.ISID != hex.EncodeToString(isid[:]):
+	case !ok && !p.lost:
 		return g, 0
+	case p.lost, at.ISID != hex.EncodeToString(isid[:]):
+		return g, bound // a login under another ISID reinstates nothing
 	}
 	left := time.Duration(at.Settled) - sinceBoot()
 	return group{known: true, address: at.Address, tpgt: at.TPGT}, min(max(left, 0), bound)

@@ -71,6 +71,24 @@ func TestAMoveBeforeTheKillIsForgottenWhenTheClockHasEndedWhatWasElsewhere(t *te
 	}
 }
 
+func TestALoginUnderAnotherISIDThanTheDeadProcesssIsNoProof(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "v.places")
+	a := group{known: true, address: "a:1", tpgt: 1}
+	pathOver(file).arriveAt(t, a)
+	next := pathOver(file) // the file of ISIDs was moved away meanwhile
+	next.session.ISID = [6]byte{0x80, 2}
+	next.inherit(openPlaces(file))
+	if next.arriveAt(t, a) {
+		t.Fatal("it reinstates nothing, and counts as proof (I3)")
+	}
+	after := pathOver(file)
+	after.session.ISID = next.session.ISID
+	after.inherit(openPlaces(file))
+	if after.arriveAt(t, a) {
+		t.Fatal("the process after that takes it for proof")
+	}
+}
+
 func TestPlacesOfAnotherBootOrISIDAreNotOurs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "v.places")
 	pathOver(file).arriveAt(t, group{known: true, address: "a:1", tpgt: 1})
@@ -78,7 +96,7 @@ func TestPlacesOfAnotherBootOrISIDAreNotOurs(t *testing.T) {
 	if g, _ := p.get("a:1", [6]byte{0x80, 1}, time.Second); !g.known {
 		t.Fatal("our own is not known")
 	}
-	if g, left := p.get("a:1", [6]byte{0x80, 2}, time.Second); g.known || left != 0 {
+	if g, left := p.get("a:1", [6]byte{0x80, 2}, time.Second); g.known || left != time.Second {
 		t.Fatal("another ISID's place")
 	}
 	p.boot = "another boot"
