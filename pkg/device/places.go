@@ -125,6 +125,8 @@ func (p *places) put(portal string, at place, portals []string) error {
 	for _, o := range portals {
 		if was, ok := p.was[o]; ok && o != portal {
 			next.Places[o] = was
+		} else if p.lost && o != portal {
+			next.Places[o] = place{Address: o} // of no ISID: it may have been anywhere
 		}
 	}
 	if err := replaceFile(p.path, next, false); err != nil {

@@ -125,6 +125,24 @@ func TestADamagedFileOfPlacesMeansThatSessionsMayHaveBeenAnywhere(t *testing.T) 
 	}
 }
 
+func TestADamagedFileIsRememberedForThePathsThatHaveNotLoggedInYet(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "v.places")
+	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := openPlaces(file)
+	if err := first.put("a:1", place{ISID: "800100000000", Address: "a:1", TPGT: 1}, []string{"a:1", "b:1"}); err != nil {
+		t.Fatal(err)
+	}
+	next := openPlaces(file) // after a kill before the other path was up
+	if g, left := next.get("b:1", [6]byte{0x80, 2}, time.Second); g.known || left != time.Second {
+		t.Fatalf("known %v, %v left: its earlier session may have been anywhere (I3)", g.known, left)
+	}
+	if g, _ := next.get("a:1", [6]byte{0x80, 1}, time.Second); !g.known {
+		t.Fatal("the other one's place is gone")
+	}
+}
+
 func TestAPlaceThatCannotBeWrittenDownIsAnError(t *testing.T) {
 	p := openPlaces(filepath.Join(t.TempDir(), "gone", "v.places"))
 	if err := p.put("a:1", place{Address: "a:1"}, nil); err == nil {
