@@ -158,8 +158,12 @@ func (r *runner) suite(ctx context.Context, s suite) error {
 	if r.Plot == "" || s.plot == nil {
 		return nil
 	}
-	r.progress("%s: plot", s.name)
 	r.rest -= plotTime
+	if !r.timeFor(plotTime) && !r.Quick {
+		r.progress("%s: no time for its plot", s.name)
+		return nil
+	}
+	r.progress("%s: plot", s.name)
 	return s.plot(ctx, &plotter{dir: r.Plot, quick: r.Quick})
 }
 

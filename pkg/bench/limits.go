@@ -16,6 +16,8 @@ const (
 	// shortSample and longSample are the lengths of one run of a side.
 	shortSample = 250 * time.Millisecond
 	longSample  = time.Second
+	// reportedSample is that of experiments without a goal.
+	reportedSample = 150 * time.Millisecond
 	// loadedSample is that on a machine that is kept busy.
 	loadedSample = 600 * time.Millisecond
 	// quickSample is what a run for correctness alone takes.
@@ -23,11 +25,11 @@ const (
 	// overhead is what opening, closing and collecting garbage add to a run.
 	overhead = 1.1
 	// plotTime is about what a suite's plot takes.
-	plotTime = 25 * time.Second
+	plotTime = 15 * time.Second
 	// learnTime bounds how long mergeDeadline auto may take to settle, and
 	// learnUsual is what it takes.
 	learnTime  = 10 * time.Second
-	learnUsual = 5 * time.Second
+	learnUsual = 4 * time.Second
 	// VolumeSample is the length of one run on a user's volume, and
 	// maxVolumeSample bounds what the command line may ask for.
 	VolumeSample    = 250 * time.Millisecond

@@ -113,7 +113,9 @@ func againstDispatcher(lanes, depth int, single bool) experiment {
 		{metric: opsPerSecond, base: "bare dispatcher"},
 		{metric: contextSwitches, base: "bare dispatcher"},
 		{metric: opsPerSecond, base: "bare dispatcher, no path goroutines"}}
-	if main {
+	if !main {
+		e.length = reportedSample
+	} else {
 		e.sides = append(e.sides, lockedBuildSide("textbook locked build", 2, depth, l, true),
 			dispatcherSide("textbook bare dispatcher", dispatchTextbook, depth, l))
 		e.claims = append(e.claims, claim{name: "the baseline is no straw man", metric: opsPerSecond,
@@ -140,6 +142,8 @@ func twoPaths(lanes, depth int) experiment {
 	}
 	if lanes == s3Lanes {
 		e.claims[0].goal = 1.0
+	} else {
+		e.length = reportedSample
 	}
 	return e
 }
