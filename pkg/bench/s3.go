@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
+	"github.com/csi-mpath/csi-mpath/pkg/pathsel"
 )
 
 // S3: the whole datapath over paths in memory. Clients write 4 KiB, each with a
@@ -42,9 +43,14 @@ func pathsOf(n, depth, lanes int, rate float64) []*nullPath {
 
 // datapathSide measures the datapath with the default selector.
 func datapathSide(name string, paths, depth int, l load, rate float64) side {
+	return selectorSide(name, nil, paths, depth, l, rate)
+}
+
+// selectorSide is datapathSide with a selector.
+func selectorSide(name string, sel pathsel.Selector, paths, depth int, l load, rate float64) side {
 	return side{name: name, run: func(ctx context.Context, d time.Duration) (s sample, err error) {
 		ps := pathsOf(paths, depth, l.lanes, rate)
-		dev, err := openDevice(ctx, nil, ps)
+		dev, err := openDevice(ctx, sel, ps)
 		if err != nil {
 			return nil, err
 		}
@@ -132,11 +138,14 @@ func twoPaths(lanes, depth int) experiment {
 		sides: []side{
 			datapathSide("two paths", 2, depth, l, 0),
 			datapathSide("one path", 1, depth, l, 0),
+			selectorSide("two paths, each lane on one", pathsel.IOAffinity{}, 2, depth, l, 0),
 			lockedBuildSide("locked build, two", 2, depth, l, false),
 			lockedBuildSide("locked build, one", 1, depth, l, false),
 		},
 		claims: []claim{
 			{metric: opsPerSecond, base: "one path", seed: "0.64, then 0.92"},
+			{name: "two null paths over one, no batch cut in two, depth " + fmt.Sprint(depth), metric: opsPerSecond, ours: "two paths, each lane on one", base: "one path"},
+			{metric: opsPerCPU, base: "one path"},
 			{name: "the locked build's two over one", metric: opsPerSecond, ours: "locked build, two", base: "locked build, one"},
 		},
 	}
