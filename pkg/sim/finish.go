@@ -168,27 +168,37 @@ func (r *run) open() (n int) {
 }
 
 // windows looks for leaked tags: when the target answers nothing, every path
-// takes exactly as many commands as it may have in flight.
+// takes exactly as many commands as it may have in flight. A path that is found
+// slow just then is not used: once more.
 func (r *run) windows() {
-	if r.oracle.failed() {
-		return
+	for range fillTimes {
+		if r.oracle.failed() || r.fill() {
+			return
+		}
 	}
-	p := r.proc
-	whole := func() bool {
-		st := p.dev.Status()
-		return st.Usable == len(r.Setup.Paths) && st.InDoubt == 0 && st.Held == 0
-	}
-	if !r.until(recoverTime, whole) { // a path that was slow under load has to show that it is quick
-		r.oracle.report("%v after all is healed the device is not whole: %+v", recoverTime, p.dev.Status())
-		return
+	r.oracle.report("a path is found slow again and again: %+v", r.state())
+}
+
+// whole: every path may be used, and nothing is under way.
+func (r *run) whole() bool {
+	st := r.proc.dev.Status()
+	return st.Usable == len(r.Setup.Paths) && st.InDoubt == 0 && st.Held == 0
+}
+
+// fill fills the windows of all paths; false when one was not used.
+func (r *run) fill() bool {
+	if !r.until(recoverTime, r.whole) { // a path that was slow under load has to show that it is quick
+		r.oracle.report("%v after all is healed the device is not whole: %+v", recoverTime, r.state())
+		return true
 	}
 	want := min(r.Setup.Depth, r.Setup.TargetDepth) * len(r.Setup.Paths)
 	all := r.Setup.Depth*len(r.Setup.Paths) + 8
-	lane, err := p.dev.OpenLane(all)
+	lane, err := r.proc.dev.OpenLane(all)
 	if err != nil {
 		r.oracle.report("%v", err)
-		return
+		return true
 	}
+	defer lane.Close()
 	var h *target.Held
 	r.w.under(func() {
 		r.array.do(func(m *target.Machine) { h, _ = m.Hold(target.Match{Kind: target.Reads}, false, nil) })
@@ -199,18 +209,19 @@ func (r *run) windows() {
 			Buf: make([]byte, r.Setup.BlockSize), Owner: f})
 	}
 	wait(min(r.Setup.CmdTimeout, r.Setup.PathTimeout) / 2)
+	used := r.proc.dev.Status().Usable == len(r.Setup.Paths)
 	var got int
 	r.w.under(func() {
 		got = h.Len()
 		r.array.do(func(*target.Machine) { h.Release() })
 	})
-	if got != want {
+	if used && got != want {
 		r.oracle.report("%d paths with a window of %d commands take %d at once: a tag leaked", len(r.Setup.Paths), r.Setup.Depth, got)
 	}
 	if !r.until(calmAnswer, func() bool { return f.count() == all }) {
 		r.oracle.report("%d of %d reads that filled the windows were answered", f.count(), all)
 	}
-	lane.Close()
+	return used
 }
 
 // filler owns the reads that fill the windows.

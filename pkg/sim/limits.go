@@ -33,6 +33,8 @@ const (
 	// recoverTime is how long a path may be kept from use after that for having
 	// been slow.
 	recoverTime = 2 * time.Minute
+	// fillTimes is how often the windows are filled at most.
+	fillTimes = 5
 	// calmAnswer bounds an answer when no fault was near.
 	calmAnswer = 5 * time.Second
 	// patience is what the product's own bounds may add to the timeouts of a
