@@ -63,7 +63,7 @@ func (p *iscsiPath) Connect(ctx context.Context, sink blk.Sink) (datapath.Queue,
 		s.Abort(err)
 		return nil, definite(err)
 	}
-	q := &iscsiQueue{p: p, s: s}
+	q := &iscsiQueue{p: p, s: s, profile: id.Profile}
 	q.facts = p.facts(&id.Profile, s)
 	if q.facts.Proof, err = p.arrived(s); err != nil {
 		s.Abort(err)
@@ -286,6 +286,8 @@ type iscsiQueue struct {
 	lun   *iscsi.LUN
 	facts datapath.Facts
 	gate  uint32 // of the last Refresh, for Resume
+	// profile is what the last identification read. The control goroutine's.
+	profile scsi.Profile
 }
 
 // Facts implements datapath.Queue.
@@ -316,11 +318,35 @@ func (q *iscsiQueue) Probe(ctx context.Context) error {
 // Refresh implements datapath.Queue.
 func (q *iscsiQueue) Refresh(ctx context.Context) (datapath.Facts, error) {
 	q.gate = q.lun.Gate()
+	if f := q.unusable(ctx); f != nil {
+		return *f, nil
+	}
 	id, err := q.s.Identify(ctx, q.p.cfg.LUN)
 	if err != nil {
 		return datapath.Facts{}, err
 	}
+	q.profile = id.Profile
 	return q.p.facts(&id.Profile, q.s), nil
+}
+
+// unusable asks for the access state alone. In a state that takes no I/O a unit
+// need not answer the rest of an identification (SPC-4 5.15.2.4), and until it
+// did the path would be used as before. nil: go on. Not while the identity is
+// in question.
+func (q *iscsiQueue) unusable(ctx context.Context) *datapath.Facts {
+	if q.gate != 0 || q.profile.TPGS == 0 {
+		return nil
+	}
+	groups, err := q.s.PortGroups(ctx, q.p.cfg.LUN)
+	if err != nil {
+		return nil
+	}
+	now := q.profile
+	now.Groups = groups
+	if f := q.p.facts(&now, q.s); f.Access > datapath.NonOptimized {
+		return &f
+	}
+	return nil
 }
 
 // Resume implements datapath.Queue.
