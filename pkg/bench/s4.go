@@ -25,7 +25,8 @@ const (
 )
 
 // s4Deadlines are the fixed values that are tried.
-var s4Deadlines = []time.Duration{0, 200 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 5 * time.Millisecond}
+var s4Deadlines = []time.Duration{0, 200 * time.Microsecond, 500 * time.Microsecond, time.Millisecond,
+	2 * time.Millisecond, 5 * time.Millisecond}
 
 // s4Costs are the targets that auto has to find its way on.
 var s4Costs = []time.Duration{20 * time.Microsecond, 60 * time.Microsecond, 160 * time.Microsecond}
