@@ -37,7 +37,7 @@ func (d *Device) account(s *slot, st blk.Status) blk.Status {
 	case r.Op == blk.Flush:
 		d.flushing.Add(-1)
 		if st != blk.OK {
-			d.unflushed.Store(true)
+			d.addUnflushed() // and not what an earlier flush, still under way, makes durable
 			return st
 		}
 		for m := d.mode.Load(); m&modePoison != 0; m = d.mode.Load() {
@@ -47,12 +47,16 @@ func (d *Device) account(s *slot, st blk.Status) blk.Status {
 		}
 		d.cache.word.CompareAndSwap(s.cover, 0)
 	case st == blk.OK && r.Op.Mutates() && r.Flags&blk.FUA == 0 && !d.unflushed.Load():
-		d.unflushed.Store(true)
-		if d.cacheWB.Load() {
-			d.cache.dirty()
-		}
+		d.addUnflushed()
 	}
 	return st
+}
+
+func (d *Device) addUnflushed() {
+	d.unflushed.Store(true)
+	if d.cacheWB.Load() {
+		d.cache.dirty()
+	}
 }
 
 // flushBegins notes that a flush was taken in: what was answered before is

@@ -78,3 +78,23 @@ func TestAWriteAnsweredWhileAFlushIsUnderWayStaysUnflushed(t *testing.T) {
 		}
 	})
 }
+
+func TestAFlushThatFailsLeavesNothingToAnEarlierOne(t *testing.T) {
+	withDevice(t, 1, withLedger, func(r *rig) {
+		r.dev.cacheWB.Store(true)
+		c := newClient(t, r.dev)
+		c.write(0, 1)
+		synctest.Wait()
+		r.paths[0].answer(0, good)
+		c.send(blk.Flush, 0, 0, 0, 0)
+		c.send(blk.Flush, 0, 0, 0, 0)
+		c.write(1, 2)
+		synctest.Wait()
+		r.paths[0].answer(1, blk.Verdict{Class: blk.TargetError, Status: blk.IOError}) // the second flush
+		r.paths[0].answer(1, good)                                                     // the write
+		r.paths[0].answer(0, good)                                                     // the first flush
+		if a, _ := flushAfter(r, blk.CacheLost); a != blk.IOError {
+			t.Fatalf("the flush ended %v", a)
+		}
+	})
+}
