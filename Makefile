@@ -137,6 +137,17 @@ vm-test: setup-vm build ## a real kernel under QEMU: KERNEL=6.12 (or 6.1) VM=pac
 	@CSI_MPATH_BIN=$(BIN)/csi-mpath CSI_MPATH_LONG=$(LONG) CSI_MPATH_KILLS=$(KILLS) \
 		$(GO) test -tags vm -count=1 -p 1 -timeout $(if $(LONG),150m,30m) -exec '$(VM_RUN)' $(if $(RUN)$(VM)$(LONG),-v) $(if $(RUN),-run '$(RUN)') $(VM_PKGS)
 
+.PHONY: full
+full: ## every ring in series with the long counts: hours, as root, on a quiet machine
+	@$(MAKE) --no-print-directory check test race interop
+	@$(MAKE) --no-print-directory sim COUNT=2000
+	@$(MAKE) --no-print-directory mutate
+	@$(MAKE) --no-print-directory fuzz FUZZTIME=60s
+	@$(MAKE) --no-print-directory soak scale
+	@$(MAKE) --no-print-directory vm-test LONG=1
+	@$(MAKE) --no-print-directory vm-test KERNEL=6.1
+	@$(MAKE) --no-print-directory bench-seeds bench-peers
+
 ##@ not there yet
 
 # later(what it comes with)
@@ -155,10 +166,6 @@ image: ## [not there yet] container image
 .PHONY: chart
 chart: ## [not there yet] Helm chart and the manifests rendered from it
 	$(call later,the CSI driver (charts/csi-mpath))
-
-.PHONY: full
-full: ## [not there yet] every ring in series
-	$(call later,the virtual machine and Kubernetes rings)
 
 .PHONY: clean
 clean: ## remove bin and out
