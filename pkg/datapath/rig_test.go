@@ -184,6 +184,8 @@ func (r *rig) saw(k EventKind) (n int) {
 }
 
 // withDevice runs f in a bubble with a device over n paths that is closed after.
+// Time in it is virtual: time.Sleep lets timers run, takes no time, and waits for
+// nothing that a slow machine could delay. archtest allows it nowhere else.
 func withDevice(t *testing.T, n int, change func(*Config, []*fakePath), f func(r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,7 +1,6 @@
 package target
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -242,19 +241,7 @@ func (d *Door) Kill() { d.Stop(); d.Drop() }
 // accept serves a listener. Under h.mu.
 func (d *Door) accept(l net.Listener) {
 	d.listener = l
-	d.h.wg.Go(func() {
-		for {
-			c, err := l.Accept()
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			if err != nil {
-				time.Sleep(acceptPause)
-				continue
-			}
-			d.greet(c)
-		}
-	})
+	d.h.wg.Go(func() { acceptAll(l, d.greet) })
 }
 
 // greet reads beside the listener for whom a connection is.

@@ -163,21 +163,23 @@ func (p *Portal) Number() int { return p.number }
 
 func (p *Portal) accept(l net.Listener) {
 	p.listener = l
-	p.s.wg.Add(1)
-	go func() {
-		defer p.s.wg.Done()
-		for {
-			c, err := l.Accept()
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			if err != nil {
-				time.Sleep(acceptPause)
-				continue
-			}
-			p.serve(c, nil)
+	p.s.wg.Go(func() { acceptAll(l, func(c net.Conn) { p.serve(c, nil) }) })
+}
+
+// acceptAll gives each connection to serve until l is closed. An error, as for
+// want of file descriptors, is waited out.
+func acceptAll(l net.Listener, serve func(net.Conn)) {
+	for {
+		c, err := l.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			time.Sleep(acceptPause)
+		default:
+			serve(c)
 		}
-	}()
+	}
 }
 
 // Stop closes the listening port; open connections stay.
