@@ -17,19 +17,18 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
 	"github.com/csi-mpath/csi-mpath/pkg/device"
 	"github.com/csi-mpath/csi-mpath/pkg/nbd/kernel"
-	"github.com/csi-mpath/csi-mpath/pkg/scsi"
 	"github.com/csi-mpath/csi-mpath/pkg/supervise"
 )
 
 type attachFlags struct {
-	cfg                          device.Config
-	portals, sources             []string
-	lun, noPath, failback, merge string
-	polling                      string
-	secretFile                   string
-	socket, block                string
-	openTimeout, shutdownTime    time.Duration
-	stats                        bool
+	cfg                       device.Config
+	sources                   []string
+	which                     protocolFlags
+	noPath, failback, merge   string
+	polling                   string
+	socket, block             string
+	openTimeout, shutdownTime time.Duration
+	stats                     bool
 }
 
 func attachCommand() *cobra.Command {
@@ -71,20 +70,13 @@ On a terminal attach shows a live table of the paths, otherwise a line per event
 // registerVolume registers what says which volume, and how to get at it.
 func (f *attachFlags) registerVolume(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringSliceVar(&f.portals, "iscsi", nil, "portals, host[:port] or [IPv6]:port, comma-separated")
-	fl.StringVar(&f.cfg.Target, "target", "", "iSCSI target name")
-	fl.StringVar(&f.lun, "lun", "0", "logical unit number")
-	fl.StringVar(&f.cfg.Initiator, "initiator", "", "iSCSI initiator name (default: made of this host's name)")
-	fl.StringVar(&f.secretFile, "chap-secret-file", "", "file with username=, password= and for mutual CHAP username_in=, password_in=; mode 600")
+	f.which.register(fl)
 	fl.StringVar(&f.cfg.WWID, "wwid", "", "expected device identity (naa.…, eui.…): anything else is refused")
 	fl.StringVar(&f.cfg.Name, "name", "", "name of the volume in tables and events (default: target and LUN)")
 	fl.StringSliceVar(&f.sources, "source", nil, "local address or interface for each portal, in order")
 	fl.IntVar(&f.cfg.QueueDepth, "queue-depth", device.DefaultQueueDepth, "commands in flight per path")
 	fl.DurationVar(&f.openTimeout, "open-timeout", 30*time.Second, "how long to wait for the first paths")
 	fl.StringVar(&f.cfg.StateDir, "state-dir", defaultStateDir(), "directory for what must outlive the process")
-	for _, name := range []string{"iscsi", "target"} {
-		_ = c.MarkFlagRequired(name)
-	}
 }
 
 func (f *attachFlags) register(c *cobra.Command) {
@@ -97,7 +89,6 @@ func (f *attachFlags) register(c *cobra.Command) {
 	fl.IntVar(&f.cfg.MinPaths, "min-paths", 1, "paths that must be up before the volume is served")
 	fl.DurationVar(&f.cfg.PathTimeout, "path-timeout", device.DefaultPathTimeout, "a path that sends nothing for so long while it owes an answer is dropped")
 	fl.DurationVar(&f.cfg.CommandTimeout, "command-timeout", device.DefaultCommandTimeout, "a command unanswered for so long is aborted")
-	fl.DurationVar(&f.cfg.FenceTimeout, "fence-timeout", device.DefaultFenceTimeout, "without proof, a lost connection's writes are taken for dead after this")
 	fl.StringVar(&f.noPath, "no-path-timeout", "never", "how long I/O is held while no path works: never, or a duration")
 	fl.StringVar(&f.failback, "failback", "immediate", "when I/O returns to a better group of paths that came back: immediate, manual, or a duration")
 	fl.StringVar(&f.merge, "merge-deadline", "0", "how long contiguous requests may wait to go as one command: 0 (only what comes together), a duration like 20us, auto, or off")
@@ -109,10 +100,10 @@ func (f *attachFlags) register(c *cobra.Command) {
 
 // finish turns flag texts into the configuration.
 func (f *attachFlags) finish() (err error) {
-	f.cfg.Portals, f.cfg.Sources = f.portals, f.sources
-	if f.cfg.LUN, err = scsi.ParseLUN(f.lun); err != nil {
+	if f.cfg.Protocol, f.cfg.Portals, err = f.which.protocol(); err != nil {
 		return err
 	}
+	f.cfg.Sources = f.sources
 	f.cfg.NoPathTimeout = datapath.Never
 	if f.noPath != "never" {
 		if f.cfg.NoPathTimeout, err = time.ParseDuration(f.noPath); err != nil || f.cfg.NoPathTimeout < 0 {
@@ -138,11 +129,6 @@ func (f *attachFlags) finish() (err error) {
 	f.cfg.Replays = f.block != ""
 	if _, err = f.index(); err != nil {
 		return err
-	}
-	if f.secretFile != "" {
-		if f.cfg.Auth, err = device.ReadSecretFile(f.secretFile); err != nil {
-			return err
-		}
 	}
 	return f.cfg.Check()
 }
@@ -197,7 +183,7 @@ func (f *attachFlags) run(ctx context.Context, out io.Writer) error {
 		defer func() { _ = l.Close() }()
 	}
 	f.cfg.Events = show.event
-	show.line("attaching %s LUN %s over %s", f.cfg.Target, f.lun, strings.Join(f.portals, ", "))
+	show.line("attaching %s over %s", f.cfg.Volume(), strings.Join(f.cfg.Portals, ", "))
 	dev, err := f.open(ctx, signals)
 	if err != nil {
 		return &exitError{exitNoPath, err}

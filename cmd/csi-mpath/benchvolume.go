@@ -74,7 +74,7 @@ func (f *volumeFlags) ready() (err error) {
 
 func (f *volumeFlags) measure(ctx context.Context, out, progress io.Writer) error {
 	if f.o.To != 0 {
-		fmt.Fprintf(progress, "warning: bytes %d to %d of %s LUN %s are being overwritten\n", f.o.From, f.o.To, f.cfg.Target, f.lun)
+		fmt.Fprintf(progress, "warning: bytes %d to %d of %s are being overwritten\n", f.o.From, f.o.To, f.cfg.Volume())
 	}
 	bar := &progressBar{out: progress}
 	if !f.silent {

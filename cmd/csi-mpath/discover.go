@@ -24,7 +24,7 @@ func discoverCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg := iscsi.Config{InitiatorName: initiator, ConnectTimeout: timeout, LoginTimeout: timeout}
 			var err error
-			if cfg.Portal, err = device.Portal(args[0]); err != nil {
+			if cfg.Portal, err = device.Portal(args[0], device.ISCSIPort); err != nil {
 				return usage(err)
 			}
 			if secretFile != "" {

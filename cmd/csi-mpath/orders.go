@@ -34,11 +34,7 @@ func orderCommand(o device.Order, short, long string) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := ""
 			if len(args) == 2 {
-				p, err := device.Portal(args[1])
-				if err != nil {
-					return usage(err)
-				}
-				path = p
+				path = args[1]
 			}
 			st, err := device.Do(stateDir, args[0], o, path)
 			if err != nil {

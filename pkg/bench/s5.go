@@ -57,7 +57,7 @@ func pollingSide(name string, p poll.Polling, depth int, portal *string) side {
 			return nil, err
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
-		dev, err := device.Open(ctx, device.Config{Name: "bench", Portals: []string{*portal}, Target: s5Target, StateDir: dir,
+		dev, err := device.Open(ctx, device.Config{Name: "bench", Portals: []string{*portal}, Protocol: device.ISCSI{Target: s5Target}, StateDir: dir,
 			NoControl: true, NoPathTimeout: datapath.Never, Polling: p, ReadOnly: true, Logins: device.NewLogins()})
 		if err != nil {
 			return nil, err

@@ -35,7 +35,7 @@ func volume(t *testing.T, portals int) (VolumeOptions, *target.RAM) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	o := VolumeOptions{Rounds: 1, Sample: quickSample, OpenTimeout: time.Minute,
-		Config: device.Config{Target: srv.Name(), StateDir: dir, Initiator: "iqn.2026-01.test:host", Logins: device.NewLogins()}}
+		Config: device.Config{Protocol: device.ISCSI{Target: srv.Name(), Initiator: "iqn.2026-01.test:host"}, StateDir: dir, Logins: device.NewLogins()}}
 	for i := range portals {
 		p, err := srv.ListenPortal("127.0.0.1:0", target.PortalConfig{TPGT: uint16(i + 1)})
 		if err != nil {

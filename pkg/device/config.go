@@ -9,26 +9,22 @@ import (
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
-	"github.com/csi-mpath/csi-mpath/pkg/iscsi"
-	"github.com/csi-mpath/csi-mpath/pkg/iscsi/auth"
 	"github.com/csi-mpath/csi-mpath/pkg/pathsel"
 	"github.com/csi-mpath/csi-mpath/pkg/poll"
-	"github.com/csi-mpath/csi-mpath/pkg/scsi"
 )
 
 // Config describes one volume: where it is, and how it behaves.
 type Config struct {
 	// Name is what events, errors and the state directory call it. Empty means
-	// a name made of target and LUN.
+	// a name made of target and LUN, or of subsystem and namespace.
 	Name string
-	// Portals are host:port, IPv6 in brackets; the port is 3260 when left out.
-	Portals   []string
-	Target    string // iSCSI target name
-	LUN       scsi.LUN
-	Initiator string // iSCSI initiator name
-	Auth      auth.Credentials
-	WWID      string // expected identity, optional (I1)
-	ReadOnly  bool
+	// Protocol is ISCSI or NVMe: which volume, and how it is reached.
+	Protocol Protocol
+	// Portals are host:port, IPv6 in brackets; the port is the protocol's when
+	// left out.
+	Portals  []string
+	WWID     string // expected identity, optional (I1)
+	ReadOnly bool
 	// Sources bind the paths, one each in order of Portals, to a local address or
 	// interface; empty entries and a shorter list leave the choice to the kernel.
 	Sources []string
@@ -38,7 +34,6 @@ type Config struct {
 	QueueDepth     int
 	PathTimeout    time.Duration
 	CommandTimeout time.Duration
-	FenceTimeout   time.Duration
 	NoPathTimeout  time.Duration // datapath.Never holds I/O for ever
 	MergeDeadline  time.Duration // 0, a time, datapath.MergeAuto or MergeOff
 	Polling        poll.Polling  // 0, a time, or poll.PollAdaptive
@@ -80,48 +75,25 @@ func (c Config) Check() error {
 	return err
 }
 
+// Volume is what the volume is called.
+func (c Config) Volume() string {
+	if c.Name == "" && c.Protocol != nil {
+		return c.Protocol.volume()
+	}
+	return c.Name
+}
+
 // withDefaults checks a configuration and fills what is empty.
-func (c Config) withDefaults() (Config, error) {
-	if c.Target == "" {
-		return c, errors.New("no target name given")
+func (c Config) withDefaults() (_ Config, err error) {
+	if c.Protocol == nil {
+		return c, errors.New("no protocol given: a volume is reached over iSCSI or over NVMe/TCP")
 	}
-	if c.Initiator == "" {
-		c.Initiator = DefaultInitiator()
+	if c.Protocol, err = c.Protocol.withDefaults(); err != nil {
+		return c, err
 	}
-	for _, n := range []string{c.Target, c.Initiator} {
-		if !iscsi.ValidName(n) {
-			return c, fmt.Errorf("%q is no iSCSI name: it begins with iqn., eui. or naa. and has no blanks", n)
-		}
-	}
-	if c.Name == "" {
-		c.Name = c.Target + ",lun" + c.LUN.String()
-	}
-	if len(c.Portals) == 0 || len(c.Portals) > datapath.MaxPaths {
-		return c, fmt.Errorf("volume %s: %d portals given, 1 to %d are possible", c.Name, len(c.Portals), datapath.MaxPaths)
-	}
-	var err error
-	if c.Portals, err = normalize(c.Portals); err != nil {
+	c.Name = c.Volume()
+	if err := c.fill(); err != nil {
 		return c, fmt.Errorf("volume %s: %w", c.Name, err)
-	}
-	if len(c.Sources) > len(c.Portals) {
-		return c, fmt.Errorf("volume %s: %d source addresses for %d portals", c.Name, len(c.Sources), len(c.Portals))
-	}
-	if _, err := pathsel.ByName(c.PathSelector); err != nil {
-		return c, fmt.Errorf("volume %s: %w", c.Name, err)
-	}
-	for _, d := range []struct {
-		v   *time.Duration
-		def time.Duration
-	}{{&c.PathTimeout, DefaultPathTimeout}, {&c.CommandTimeout, DefaultCommandTimeout}, {&c.FenceTimeout, DefaultFenceTimeout}} {
-		if *d.v == 0 {
-			*d.v = d.def
-		}
-		if *d.v < 0 {
-			return c, fmt.Errorf("volume %s: a timeout is negative", c.Name)
-		}
-	}
-	if c.QueueDepth == 0 {
-		c.QueueDepth = DefaultQueueDepth
 	}
 	switch {
 	case c.Logins != nil:
@@ -133,13 +105,52 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
+// fill is withDefaults for what is the same over every protocol.
+func (c *Config) fill() (err error) {
+	if len(c.Portals) == 0 || len(c.Portals) > datapath.MaxPaths {
+		return fmt.Errorf("%d portals given, 1 to %d are possible", len(c.Portals), datapath.MaxPaths)
+	}
+	if c.Portals, err = normalize(c.Portals, c.Protocol.port()); err != nil {
+		return err
+	}
+	if len(c.Sources) > len(c.Portals) {
+		return fmt.Errorf("%d source addresses for %d portals", len(c.Sources), len(c.Portals))
+	}
+	if _, err := pathsel.ByName(c.PathSelector); err != nil {
+		return err
+	}
+	if c.QueueDepth == 0 {
+		c.QueueDepth = DefaultQueueDepth
+	}
+	return positive(timeout{&c.PathTimeout, DefaultPathTimeout}, timeout{&c.CommandTimeout, DefaultCommandTimeout})
+}
+
+// timeout is one of a configuration, and what it is when it is 0.
+type timeout struct {
+	v   *time.Duration
+	def time.Duration
+}
+
+// positive fills the timeouts that are 0, and refuses negative ones.
+func positive(all ...timeout) error {
+	for _, t := range all {
+		if *t.v == 0 {
+			*t.v = t.def
+		}
+		if *t.v < 0 {
+			return errors.New("a timeout is negative")
+		}
+	}
+	return nil
+}
+
 // normalize gives every portal its port and refuses doubles: two paths to one
 // portal are no redundancy.
-func normalize(portals []string) ([]string, error) {
+func normalize(portals []string, port string) ([]string, error) {
 	out := make([]string, 0, len(portals))
 	seen := map[string]bool{}
 	for _, p := range portals {
-		n, err := Portal(p)
+		n, err := Portal(p, port)
 		if err != nil {
 			return nil, err
 		}
@@ -152,12 +163,19 @@ func normalize(portals []string) ([]string, error) {
 	return out, nil
 }
 
-// Portal checks one portal and adds the iSCSI port where none is given.
-func Portal(s string) (string, error) {
+// The ports of portals that name none.
+const (
+	ISCSIPort         = "3260"
+	NVMePort          = "4420"
+	NVMeDiscoveryPort = "8009"
+)
+
+// Portal checks one portal and adds a port where none is given.
+func Portal(s, standard string) (string, error) {
 	s = strings.TrimSpace(s)
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
-		host, port = s, "3260"
+		host, port = s, standard
 		if inner, ok := strings.CutPrefix(s, "["); ok && strings.HasSuffix(s, "]") {
 			host = strings.TrimSuffix(inner, "]")
 		}

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
-	"github.com/csi-mpath/csi-mpath/pkg/iscsi"
 	"github.com/csi-mpath/csi-mpath/pkg/nbd"
 	"github.com/csi-mpath/csi-mpath/pkg/pathsel"
 )
@@ -24,9 +23,10 @@ type Device struct {
 	unlock func()
 	ledger *ledgerFile
 	status *statusServer
-	paths  []*iscsiPath
+	paths  []path
 	record string                      // path of the record
 	places string                      // path of the file of places
+	was    *places                     // what that file held, and holds
 	keep   atomic.Bool                 // it stays after Close
 	resize atomic.Pointer[BlockDevice] // the kernel's device, told of growth
 	once   sync.Once
@@ -84,7 +84,7 @@ func (d *Device) open(ctx context.Context, control string) error {
 		Name: d.cfg.Name, Selector: sel, MinPaths: d.cfg.MinPaths, NoPathTimeout: d.cfg.NoPathTimeout,
 		CommandTimeout: d.cfg.CommandTimeout, ReadOnly: d.cfg.ReadOnly, WWID: d.cfg.WWID, Patient: d.cfg.Patient,
 		Ledger: d.ledger.mem, Replays: d.cfg.Replays, Failback: d.cfg.Failback, MergeDeadline: d.cfg.MergeDeadline,
-		LedgerKey: datapath.LedgerKey(bootID() + " " + d.cfg.Initiator + " " + d.cfg.Target + " " + d.cfg.LUN.String()),
+		LedgerKey: datapath.LedgerKey(bootID() + " " + d.cfg.Protocol.nexus()),
 		Events:    d.cfg.Events, Jitter: d.cfg.Jitter, Grown: d.grown, Turn: d.cfg.Logins.turn,
 	}
 	if was != nil {
@@ -103,33 +103,12 @@ func (d *Device) open(ctx context.Context, control string) error {
 	return err
 }
 
-func (d *Device) transports() ([]datapath.Transport, error) {
-	store, keys := isids{dir: d.cfg.StateDir}, make([]string, 0, len(d.cfg.Portals))
-	for _, portal := range d.cfg.Portals {
-		keys = append(keys, d.cfg.Initiator+" "+d.cfg.Target+" "+portal+" "+d.cfg.Name)
-	}
-	ids, err := store.get(keys...)
-	if err != nil {
+func (d *Device) transports() (out []datapath.Transport, err error) {
+	d.was = openPlaces(d.places)
+	if d.paths, err = d.cfg.Protocol.paths(d); err != nil {
 		return nil, fmt.Errorf("volume %s: %w", d.cfg.Name, err)
 	}
-	was := openPlaces(d.places)
-	all := make([]*iscsiPath, 0, len(d.cfg.Portals))
-	for i, portal := range d.cfg.Portals {
-		source := ""
-		if i < len(d.cfg.Sources) {
-			source = d.cfg.Sources[i]
-		}
-		all = append(all, &iscsiPath{cfg: &d.cfg, portal: portal, session: iscsi.Config{
-			Portal: portal, InitiatorName: d.cfg.Initiator, TargetName: d.cfg.Target, ISID: ids[i], Auth: d.cfg.Auth,
-			Source: source, Dial: d.cfg.Dial, ConnectTimeout: max(d.cfg.PathTimeout, loginMin), LoginTimeout: max(d.cfg.PathTimeout, loginMin),
-			Polling: d.cfg.Polling, PathTimeout: d.cfg.PathTimeout, CommandTimeout: d.cfg.CommandTimeout, QueueDepth: d.cfg.QueueDepth,
-		}})
-	}
-	d.paths = all
-	out := make([]datapath.Transport, 0, len(all))
-	for _, p := range all {
-		p.siblings = all
-		p.inherit(was)
+	for _, p := range d.paths {
 		out = append(out, p)
 	}
 	return out, nil

@@ -148,8 +148,9 @@ func TestBadConfigurationIsRefusedWithTheReason(t *testing.T) {
 		"0 portals":       func(c *device.Config) { c.Portals = nil },
 		"path selector":   func(c *device.Config) { c.PathSelector = "fastest" },
 		"state directory": func(c *device.Config) { c.StateDir = "" },
-		"target name":     func(c *device.Config) { c.Target = "" },
-		"no iSCSI name":   func(c *device.Config) { c.Target = "bogus" },
+		"target name":     func(c *device.Config) { c.Protocol = device.ISCSI{} },
+		"no iSCSI name":   func(c *device.Config) { c.Protocol = device.ISCSI{Target: "bogus"} },
+		"no protocol":     func(c *device.Config) { c.Protocol = nil },
 		"minPaths":        func(c *device.Config) { c.MinPaths = 5 },
 		"negative":        func(c *device.Config) { c.PathTimeout = -1 },
 	} {
@@ -170,12 +171,12 @@ func TestPortalsAreNormalized(t *testing.T) {
 		"10.0.0.1": "10.0.0.1:3260", "10.0.0.1:3261": "10.0.0.1:3261", "host.example": "host.example:3260",
 		"[2001:db8::1]": "[2001:db8::1]:3260", "[2001:db8::1]:860": "[2001:db8::1]:860", "2001:db8::1": "[2001:db8::1]:3260",
 	} {
-		if got, err := device.Portal(in); err != nil || got != want {
+		if got, err := device.Portal(in, device.ISCSIPort); err != nil || got != want {
 			t.Errorf("%s: got %s, %v, want %s", in, got, err, want)
 		}
 	}
 	for _, bad := range []string{"", ":3260", "a b", "h:0", "h:99999", "[::1", "a:b:c"} {
-		if got, err := device.Portal(bad); err == nil {
+		if got, err := device.Portal(bad, device.ISCSIPort); err == nil {
 			t.Errorf("%q was taken for %s", bad, got)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
@@ -17,20 +16,19 @@ import (
 
 // iscsiPath is one portal of a volume: a datapath.Transport over iSCSI.
 type iscsiPath struct {
-	cfg      *Config
-	portal   string
-	session  iscsi.Config
+	way
+	volume   ISCSI
+	login    iscsi.Config // but for Polling
 	siblings []*iscsiPath // all paths of the volume, this one included
-	places   *places      // nil: nowhere
 
-	mu sync.Mutex
+	// Under mu:
+
 	// last is where the latest session was: a login there with the same ISID
 	// reinstates it (I3).
 	last group
 	// moved is when the path last arrived elsewhere than before: earlier sessions
 	// may have been anywhere, and only the clock ends their tasks.
 	moved time.Time
-	cur   *iscsi.Session
 	// first: nothing was tried yet, and last is a dead process's.
 	first bool
 }
@@ -42,11 +40,8 @@ type group struct {
 	tpgt    uint16
 }
 
-// Name implements datapath.Transport.
-func (p *iscsiPath) Name() string { return p.portal }
-
 // FenceBound implements datapath.Transport.
-func (p *iscsiPath) FenceBound() time.Duration { return p.cfg.FenceTimeout }
+func (p *iscsiPath) FenceBound() time.Duration { return p.volume.FenceTimeout }
 
 // Connect implements datapath.Transport: dial, log in with the path's ISID,
 // identify.
@@ -55,7 +50,7 @@ func (p *iscsiPath) Connect(ctx context.Context, sink blk.Sink) (datapath.Queue,
 	if err != nil {
 		return nil, definite(err)
 	}
-	id, err := s.Identify(ctx, p.cfg.LUN)
+	id, err := s.Identify(ctx, p.volume.LUN)
 	if err != nil {
 		if id != nil && id.Evidence&blk.CacheLost != 0 {
 			sink.Evidence(blk.CacheLost) // it is not told twice (I4)
@@ -63,18 +58,17 @@ func (p *iscsiPath) Connect(ctx context.Context, sink blk.Sink) (datapath.Queue,
 		s.Abort(err)
 		return nil, definite(err)
 	}
-	q := &iscsiQueue{p: p, s: s, profile: id.Profile}
-	q.facts = p.facts(&id.Profile, s)
-	if q.facts.Proof, err = p.arrived(s); err != nil {
+	facts := p.facts(&id.Profile, s)
+	if facts.Proof, err = p.arrived(s); err != nil {
 		s.Abort(err)
 		return nil, err
 	}
 	if id.Evidence&blk.CacheLost != 0 {
 		sink.Evidence(blk.CacheLost)
 	}
-	q.lun = s.LUN(p.cfg.LUN, p.cfg.QueueDepth, sink)
-	q.lun.SetProfile(&id.Profile)
-	return q, nil
+	lun := s.LUN(p.volume.LUN, p.cfg.QueueDepth, sink)
+	lun.SetProfile(&id.Profile)
+	return &iscsiQueue{view: view{s: s, u: lun, facts: facts}, p: p, s: s, lun: lun, profile: id.Profile}, nil
 }
 
 // definite marks what no retry will cure.
@@ -101,20 +95,21 @@ func (p *iscsiPath) dial(ctx context.Context) (*iscsi.Session, error) {
 	return nil, fmt.Errorf("portal %s: redirected more than %d times, last to %s", p.portal, maxRedirects, cfg.Portal)
 }
 
-// sessionConfig is what the next session is made of. Only Polling changes.
+// sessionConfig is what the next session is made of.
 func (p *iscsiPath) sessionConfig() iscsi.Config {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.session
+	cfg := p.login
+	cfg.Polling = p.polling
+	return cfg
 }
 
 // inherit takes over where a dead process's session was.
-func (p *iscsiPath) inherit(was *places) {
+func (p *iscsiPath) inherit() {
 	var elsewhere time.Duration
-	p.places = was
-	p.last, elsewhere = was.get(p.portal, p.session.ISID, p.cfg.FenceTimeout)
+	p.last, elsewhere = p.places.get(p.portal, p.login.ISID, p.volume.FenceTimeout)
 	if p.first = p.last.known; elsewhere > 0 {
-		p.moved = time.Now().Add(elsewhere - p.cfg.FenceTimeout)
+		p.moved = time.Now().Add(elsewhere - p.volume.FenceTimeout)
 	}
 }
 
@@ -123,10 +118,7 @@ func (p *iscsiPath) inherit(was *places) {
 // path's earlier ones: same address, same portal group, same ISID.
 func (p *iscsiPath) arrived(s *iscsi.Session) (proof bool, err error) {
 	info := s.Info()
-	p.mu.Lock()
-	p.cur = s
-	s.SetPolling(p.session.Polling) // it may have changed since the dial
-	p.mu.Unlock()
+	p.took(s)
 	proof, here := p.note(group{known: true, address: info.Remote.String(), tpgt: info.TPGT})
 	if p.places == nil {
 		return proof, nil
@@ -138,13 +130,13 @@ func (p *iscsiPath) arrived(s *iscsi.Session) (proof bool, err error) {
 func (p *iscsiPath) note(at group) (proof bool, here place) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.last.known && at.address != p.session.Portal {
+	if !p.last.known && at.address != p.login.Portal {
 		p.moved = time.Now() // redirected, or a name: a dead process may have been elsewhere
 	}
 	proof = p.settle(at)
-	here = place{ISID: hex.EncodeToString(p.session.ISID[:]), Address: at.address, TPGT: at.tpgt}
+	here = place{ISID: hex.EncodeToString(p.login.ISID[:]), Address: at.address, TPGT: at.tpgt}
 	if !proof {
-		here.Settled = int64(sinceBoot() + p.cfg.FenceTimeout - time.Since(p.moved))
+		here.Settled = int64(sinceBoot() + p.volume.FenceTimeout - time.Since(p.moved))
 	}
 	return proof, here
 }
@@ -161,7 +153,7 @@ func (p *iscsiPath) settle(g group) (proof bool) {
 // stayed reports that every session whose tasks the clock has not ended was
 // where the last one was. Under mu.
 func (p *iscsiPath) stayed() bool {
-	return p.moved.IsZero() || time.Since(p.moved) > p.cfg.FenceTimeout
+	return p.moved.IsZero() || time.Since(p.moved) > p.volume.FenceTimeout
 }
 
 // ProveDead implements datapath.Transport: a login with this path's ISID at a
@@ -214,7 +206,7 @@ func (p *iscsiPath) reinstateAt(ctx context.Context, c *iscsiPath, lost group) e
 	if err != nil {
 		return err
 	}
-	if !listed(found, p.cfg.Target, lost) {
+	if !listed(found, p.volume.Target, lost) {
 		return datapath.ErrNoProof
 	}
 	if p.alive() {
@@ -222,7 +214,7 @@ func (p *iscsiPath) reinstateAt(ctx context.Context, c *iscsiPath, lost group) e
 		return errors.New("the path itself is back")
 	}
 	cfg := c.sessionConfig()
-	cfg.ISID = p.session.ISID
+	cfg.ISID = p.login.ISID
 	s, err := iscsi.Dial(ctx, cfg)
 	if err != nil {
 		return err
@@ -281,30 +273,12 @@ func accessOf(id *scsi.Profile) datapath.Access {
 
 // iscsiQueue is one session's view of the unit: a datapath.Queue.
 type iscsiQueue struct {
-	p     *iscsiPath
-	s     *iscsi.Session
-	lun   *iscsi.LUN
-	facts datapath.Facts
-	gate  uint32 // of the last Refresh, for Resume
+	view
+	p   *iscsiPath
+	s   *iscsi.Session
+	lun *iscsi.LUN
 	// profile is what the last identification read. The control goroutine's.
 	profile scsi.Profile
-}
-
-// Facts implements datapath.Queue.
-func (q *iscsiQueue) Facts() datapath.Facts { return q.facts }
-
-// Submit implements datapath.Queue.
-func (q *iscsiQueue) Submit(c *blk.Command, lane int) bool { return q.lun.Submit(c, lane) }
-
-// Kick implements datapath.Queue.
-func (q *iscsiQueue) Kick() { q.lun.Kick() }
-
-// Stats implements datapath.Queue.
-func (q *iscsiQueue) Stats() datapath.QueueStats {
-	recvs, sends, _ := q.s.Stats()
-	st := datapath.QueueStats{Latency: q.lun.Latency(), Recvs: recvs, Sends: sends}
-	st.Answers, st.Busy, st.Waiting = q.lun.Samples()
-	return st
 }
 
 // Probe implements datapath.Queue: the first block is read, and thrown away.
@@ -321,7 +295,7 @@ func (q *iscsiQueue) Refresh(ctx context.Context) (datapath.Facts, error) {
 	if f := q.unusable(ctx); f != nil {
 		return *f, nil
 	}
-	id, err := q.s.Identify(ctx, q.p.cfg.LUN)
+	id, err := q.s.Identify(ctx, q.p.volume.LUN)
 	if err != nil {
 		return datapath.Facts{}, err
 	}
@@ -337,7 +311,7 @@ func (q *iscsiQueue) unusable(ctx context.Context) *datapath.Facts {
 	if q.gate != 0 || q.profile.TPGS == 0 {
 		return nil
 	}
-	groups, err := q.s.PortGroups(ctx, q.p.cfg.LUN)
+	groups, err := q.s.PortGroups(ctx, q.p.volume.LUN)
 	if err != nil {
 		return nil
 	}
@@ -349,17 +323,5 @@ func (q *iscsiQueue) unusable(ctx context.Context) *datapath.Facts {
 	return nil
 }
 
-// Resume implements datapath.Queue.
-func (q *iscsiQueue) Resume() { q.lun.Resume(q.gate) }
-
 // Close implements datapath.Queue.
 func (q *iscsiQueue) Close(ctx context.Context) error { return q.s.Logout(ctx) }
-
-// Abort implements datapath.Queue.
-func (q *iscsiQueue) Abort(cause error) { q.s.Abort(cause) }
-
-func (p *iscsiPath) alive() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.cur != nil && p.cur.Err() == nil
-}

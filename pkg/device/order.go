@@ -66,6 +66,13 @@ func (s *statusServer) serve(c net.Conn) {
 
 func carryOut(d *Device, q request) error {
 	dp := d.dp
+	if q.Path != "" { // a portal without a port has its protocol's
+		p, err := Portal(q.Path, d.cfg.Protocol.port())
+		if err != nil {
+			return err
+		}
+		q.Path = p
+	}
 	switch q.Order {
 	case orderStatus:
 		return nil

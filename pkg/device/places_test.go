@@ -12,10 +12,10 @@ import (
 
 // A path of a process over the given file, after a kill of the one before.
 func pathOver(file string) *iscsiPath {
-	p := &iscsiPath{cfg: &Config{FenceTimeout: 15 * time.Second, Portals: []string{"a:1"}}, portal: "a:1",
-		session: iscsi.Config{Portal: "a:1", ISID: [6]byte{0x80, 1}}}
+	p := &iscsiPath{way: way{cfg: &Config{Portals: []string{"a:1"}}, portal: "a:1", places: openPlaces(file)},
+		volume: ISCSI{FenceTimeout: 15 * time.Second}, login: iscsi.Config{Portal: "a:1", ISID: [6]byte{0x80, 1}}}
 	p.siblings = []*iscsiPath{p}
-	p.inherit(openPlaces(file))
+	p.inherit()
 	return p
 }
 
@@ -62,7 +62,7 @@ func TestAMoveBeforeTheKillIsForgottenWhenTheClockHasEndedWhatWasElsewhere(t *te
 	dead.last = b
 	dead.arriveAt(t, b)
 	next := pathOver(file)
-	if left := time.Until(next.moved.Add(next.cfg.FenceTimeout)); left > time.Second || next.moved.IsZero() && left > -time.Minute {
+	if left := time.Until(next.moved.Add(next.volume.FenceTimeout)); left > time.Second || next.moved.IsZero() && left > -time.Minute {
 		t.Fatalf("%v left", left)
 	}
 	next.moved = next.moved.Add(-time.Second) // a second later
@@ -76,14 +76,14 @@ func TestALoginUnderAnotherISIDThanTheDeadProcesssIsNoProof(t *testing.T) {
 	a := group{known: true, address: "a:1", tpgt: 1}
 	pathOver(file).arriveAt(t, a)
 	next := pathOver(file) // the file of ISIDs was moved away meanwhile
-	next.session.ISID = [6]byte{0x80, 2}
-	next.inherit(openPlaces(file))
+	next.login.ISID = [6]byte{0x80, 2}
+	next.inherit()
 	if next.arriveAt(t, a) {
 		t.Fatal("it reinstates nothing, and counts as proof (I3)")
 	}
 	after := pathOver(file)
-	after.session.ISID = next.session.ISID
-	after.inherit(openPlaces(file))
+	after.login.ISID = next.login.ISID
+	after.inherit()
 	if after.arriveAt(t, a) {
 		t.Fatal("the process after that takes it for proof")
 	}

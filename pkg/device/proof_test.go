@@ -17,7 +17,7 @@ import (
 
 func TestALoginIsNoProofForSessionsThatWereElsewhereBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &iscsiPath{cfg: &Config{FenceTimeout: 15 * time.Second}}
+		p := &iscsiPath{volume: ISCSI{FenceTimeout: 15 * time.Second}}
 		a, b := group{known: true, address: "a:1", tpgt: 1}, group{known: true, address: "b:1", tpgt: 2}
 		for i, step := range []struct {
 			at    group
@@ -57,7 +57,7 @@ func TestALostCacheIsPassedOnWhenARefreshIsToldOfIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &iscsiPath{cfg: &Config{LUN: 1 << 48, QueueDepth: 1}, session: iscsi.Config{Portal: portal.Addr(),
+	p := &iscsiPath{way: way{cfg: &Config{QueueDepth: 1}}, volume: ISCSI{LUN: 1 << 48}, login: iscsi.Config{Portal: portal.Addr(),
 		InitiatorName: "iqn.2026-01.test:host", TargetName: srv.Name()}}
 	sink := &evidenceSink{gone: make(chan struct{})}
 	q, err := p.Connect(t.Context(), sink)
@@ -88,7 +88,7 @@ func TestPollingChangedDuringALoginIsThatSessionsToo(t *testing.T) {
 	}
 	const want = poll.Polling(50 * time.Microsecond)
 	var p *iscsiPath
-	p = &iscsiPath{cfg: &Config{LUN: 1 << 48, QueueDepth: 1}, session: iscsi.Config{Portal: portal.Addr(),
+	p = &iscsiPath{way: way{cfg: &Config{QueueDepth: 1}}, volume: ISCSI{LUN: 1 << 48}, login: iscsi.Config{Portal: portal.Addr(),
 		InitiatorName: "iqn.2026-01.test:host", TargetName: srv.Name(),
 		Dial: func(_ context.Context, at string) (net.Conn, error) {
 			p.setPolling(want)
@@ -99,7 +99,7 @@ func TestPollingChangedDuringALoginIsThatSessionsToo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := p.cur.Polling(); got != want {
+	if got := q.(*iscsiQueue).s.Polling(); got != want {
 		t.Errorf("polling %v, want %v", time.Duration(got), time.Duration(want))
 	}
 	q.Abort(nil)

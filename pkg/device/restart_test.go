@@ -21,7 +21,7 @@ func TestAfterAKillTheNextProcessWaitsForTheFenceOfWhatWasInFlight(t *testing.T)
 	inTime(t, func(t *testing.T, fence time.Duration) (late bool) {
 		r := newRig(t, 2, target.Config{})
 		cfg := r.config()
-		cfg.FenceTimeout = fence
+		cfg = fencedAfter(cfg, fence)
 		r.open(cfg, 2)
 		hold, err := r.srv.Hold(target.Match{Kind: target.Writes, Count: 1}, true)
 		if err != nil {
@@ -128,7 +128,8 @@ func TestAfterAKillALoginThatWasRedirectedElsewhereIsNoProof(t *testing.T) {
 	inTime(t, func(t *testing.T, fence time.Duration) (late bool) {
 		r := newRig(t, 2, target.Config{})
 		cfg := r.config()
-		cfg.Portals, cfg.FenceTimeout = cfg.Portals[:1], fence
+		cfg = fencedAfter(cfg, fence)
+		cfg.Portals = cfg.Portals[:1]
 		r.open(cfg, 1)
 		hold, err := r.srv.Hold(target.Match{Kind: target.Writes, Count: 1}, true)
 		if err != nil {
@@ -176,7 +177,8 @@ func TestAfterAKillALoginAtHomeIsNoProofForASessionThatWasRedirected(t *testing.
 	inTime(t, func(t *testing.T, fence time.Duration) (late bool) {
 		r := newRig(t, 2, target.Config{})
 		cfg := r.config()
-		cfg.Portals, cfg.FenceTimeout = cfg.Portals[:1], fence
+		cfg = fencedAfter(cfg, fence)
+		cfg.Portals = cfg.Portals[:1]
 		redirect := func(to string) {
 			r.srv.Do(func(m *target.Machine) {
 				if err := m.Redirect(r.portals[0].Number(), to, false); err != nil {
@@ -212,7 +214,7 @@ func TestAfterAKillASiblingPortalProvesTheFenceOfADeadOne(t *testing.T) {
 		r.portals = append(r.portals, p)
 	}
 	cfg := r.config()
-	cfg.FenceTimeout = time.Hour // only a proof can end the wait
+	cfg = fencedAfter(cfg, time.Hour) // only a proof can end the wait
 	r.open(cfg, 2)
 	hold, err := r.srv.Hold(target.Match{Kind: target.Writes, Count: 1}, true)
 	if err != nil {

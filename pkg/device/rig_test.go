@@ -110,12 +110,26 @@ func (r *rig) config() device.Config {
 		r.Fatal(err)
 	}
 	r.Cleanup(func() { _ = os.RemoveAll(dir) })
-	cfg := device.Config{Target: r.srv.Name(), LUN: mustLUN(r.T, "1"), StateDir: dir, Initiator: "iqn.2026-01.test:host",
-		NoPathTimeout: datapath.Never, FenceTimeout: time.Second, PathSelector: "round-robin", Events: r.event}
+	cfg := device.Config{StateDir: dir, NoPathTimeout: datapath.Never,
+		Protocol:     device.ISCSI{Target: r.srv.Name(), LUN: mustLUN(r.T, "1"), Initiator: "iqn.2026-01.test:host", FenceTimeout: time.Second},
+		PathSelector: "round-robin", Events: r.event}
 	for _, p := range r.portals {
 		cfg.Portals = append(cfg.Portals, p.Addr())
 	}
 	return cfg
+}
+
+// iscsi is a configuration with its protocol's part changed.
+func iscsi(cfg device.Config, change func(*device.ISCSI)) device.Config {
+	p, _ := cfg.Protocol.(device.ISCSI)
+	change(&p)
+	cfg.Protocol = p
+	return cfg
+}
+
+// fencedAfter is a configuration with another fence timeout.
+func fencedAfter(cfg device.Config, d time.Duration) device.Config {
+	return iscsi(cfg, func(p *device.ISCSI) { p.FenceTimeout = d })
 }
 
 func mustLUN(t *testing.T, s string) scsi.LUN {

@@ -49,16 +49,6 @@ func CheckTunable(key, value string) (err error) {
 	return err
 }
 
-// setPolling changes the session in use and those to come.
-func (p *iscsiPath) setPolling(v poll.Polling) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.session.Polling = v
-	if p.cur != nil {
-		p.cur.SetPolling(v)
-	}
-}
-
 // ParseMergeDeadline reads a merge deadline: off, auto, 0 or a duration.
 func ParseMergeDeadline(s string) (time.Duration, error) {
 	switch s {

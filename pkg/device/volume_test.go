@@ -51,7 +51,7 @@ func TestAWriteHeldInALostPathsTargetDoesNotWin(t *testing.T) {
 	inTime(t, func(t *testing.T, fence time.Duration) (late bool) {
 		r := newRig(t, 2, target.Config{})
 		cfg := r.config()
-		cfg.FenceTimeout = fence
+		cfg = fencedAfter(cfg, fence)
 		r.open(cfg, 2)
 		hold, err := r.srv.Hold(target.Match{Kind: target.Writes, Count: 1}, true)
 		if err != nil {
@@ -94,7 +94,7 @@ func (r *rig) busyPath() int {
 func TestReturningToTheSamePortalFencesAtOnce(t *testing.T) {
 	r := newRig(t, 2, target.Config{})
 	cfg := r.config()
-	cfg.FenceTimeout = time.Hour // only a proof can end the wait
+	cfg = fencedAfter(cfg, time.Hour) // only a proof can end the wait
 	r.open(cfg, 2)
 	hold, err := r.srv.Hold(target.Match{Kind: target.Writes, Count: 1}, true)
 	if err != nil {
@@ -287,8 +287,8 @@ func TestOpenErrorsNamePortalAndCause(t *testing.T) {
 		limit  time.Duration // the first waits for all of it
 	}{
 		"unreachable":  {func(c *device.Config) { r.portals[0].Stop() }, "connection refused", 5 * time.Second},
-		"wrong target": {func(c *device.Config) { c.Target = "iqn.2026-01.test:other" }, "target not found", patience},
-		"wrong LUN":    {func(c *device.Config) { c.LUN = mustLUN(t, "7") }, "LUN 7", patience},
+		"wrong target": {func(c *device.Config) { *c = iscsi(*c, func(p *device.ISCSI) { p.Target = "iqn.2026-01.test:other" }) }, "target not found", patience},
+		"wrong LUN":    {func(c *device.Config) { *c = iscsi(*c, func(p *device.ISCSI) { p.LUN = mustLUN(t, "7") }) }, "LUN 7", patience},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := r.config()

@@ -169,8 +169,9 @@ func (r *run) config(p *process) device.Config {
 	if err != nil {
 		r.oracle.report("%v", err)
 	}
-	c := device.Config{Name: "vol", Target: targetName, LUN: lun, Initiator: hostName, PathSelector: set.Selector,
-		QueueDepth: set.Depth, PathTimeout: set.PathTimeout, CommandTimeout: set.CmdTimeout, FenceTimeout: set.Fence,
+	c := device.Config{Name: "vol", PathSelector: set.Selector,
+		Protocol:   device.ISCSI{Target: targetName, LUN: lun, Initiator: hostName, FenceTimeout: set.Fence},
+		QueueDepth: set.Depth, PathTimeout: set.PathTimeout, CommandTimeout: set.CmdTimeout,
 		NoPathTimeout: set.NoPath, Replays: set.Replays, Patient: true, NoControl: true, StateDir: p.dir,
 		Dial: r.array.dial(p.gen), Jitter: r.jitter(p.gen), Events: r.event}
 	for _, a := range r.array.paths {

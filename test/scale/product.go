@@ -61,8 +61,8 @@ func (p *Product) openOne(ctx context.Context, w Wanted, i int) error {
 	if err != nil {
 		return err
 	}
-	d, err := device.Open(ctx, device.Config{Name: fmt.Sprintf("v%d", i), Portals: w.Portals, Target: w.Targets[i], LUN: lun,
-		Initiator: "iqn.2026-01.test:scale-host", NoPathTimeout: datapath.Never, StateDir: w.Dir, Events: p.event})
+	d, err := device.Open(ctx, device.Config{Name: fmt.Sprintf("v%d", i), Portals: w.Portals,
+		Protocol: device.ISCSI{Target: w.Targets[i], LUN: lun, Initiator: "iqn.2026-01.test:scale-host"}, NoPathTimeout: datapath.Never, StateDir: w.Dir, Events: p.event})
 	if err != nil {
 		return err
 	}

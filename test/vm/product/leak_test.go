@@ -73,8 +73,8 @@ func (a *array) attach(ctx context.Context, i int) (*disk, error) {
 		return nil, err
 	}
 	d := &disk{}
-	d.dev, err = device.Open(ctx, device.Config{Name: fmt.Sprint("many-", i), Portals: a.portals, Target: a.srv.Name(), LUN: lun,
-		Initiator: "iqn.2026-01.test:host", StateDir: a.dir, NoPathTimeout: datapath.Never, Replays: true,
+	d.dev, err = device.Open(ctx, device.Config{Name: fmt.Sprint("many-", i), Portals: a.portals,
+		Protocol: device.ISCSI{Target: a.srv.Name(), LUN: lun, Initiator: "iqn.2026-01.test:host"}, StateDir: a.dir, NoPathTimeout: datapath.Never, Replays: true,
 		PathSelector: "round-robin", MinPaths: 2, Events: func(datapath.Event) {}})
 	if err != nil {
 		return nil, err
