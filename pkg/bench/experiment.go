@@ -47,7 +47,11 @@ type experiment struct {
 	name   string
 	sides  []side
 	claims []claim
-	length time.Duration // of one run; 0 is shortSample
+	length time.Duration // of one round; 0 is shortSample, or turnedSample with turns
+	// turns: a round is so many runs of each side in turn, each for its part of
+	// length, and their mean is the round's figure; 0 is 1. The machine changes
+	// within a second, and who got the better half must not matter.
+	turns int
 	// around, if set, is what goes on while it is measured, until end is called.
 	around func() (end func(), err error)
 }
@@ -214,37 +218,56 @@ func (r *runner) nominal(e experiment) (d time.Duration) {
 	return d
 }
 
-// rounds runs every side once per round, the first one twice: its second list
+// rounds runs every side in every round, the first one twice: its second list
 // is the control, and the last of the result. The order is reversed every other
-// round (ABBA), so that a drift hits both sides alike.
+// turn (ABBA), so that a drift hits both sides alike.
 func (r *runner) rounds(ctx context.Context, e experiment) ([][]sample, error) {
 	all := append(slices.Clone(e.sides), e.sides[0])
 	out := make([][]sample, len(all))
-	rounds := r.Rounds
+	rounds, turns := r.Rounds, max(e.turns, 1)
 	if r.Quick {
-		rounds = 1
+		rounds, turns = 1, 1
 	}
-	for round := range rounds {
+	for turn := range rounds * turns {
 		for i := range all {
 			k := i
-			if round%2 == 1 {
+			if turn%2 == 1 {
 				k = len(all) - 1 - i
 			}
-			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
-			}
-			if r.onRun != nil {
-				r.onRun(all[k].name)
-			}
-			runtime.GC()
-			s, err := all[k].run(ctx, r.length(e))
+			s, err := r.run(ctx, all[k], r.length(e)/time.Duration(turns))
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", all[k].name, err)
+				return nil, err
 			}
-			out[k] = append(out[k], s)
+			if turn%turns == 0 {
+				out[k] = append(out[k], sample{})
+			}
+			out[k][turn/turns].add(s, turns)
 		}
 	}
 	return out, nil
+}
+
+// run runs one side once.
+func (r *runner) run(ctx context.Context, s side, d time.Duration) (sample, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if r.onRun != nil {
+		r.onRun(s.name)
+	}
+	runtime.GC()
+	got, err := s.run(ctx, d)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.name, err)
+	}
+	return got, nil
+}
+
+// add makes s the mean of n samples, one by one.
+func (s sample) add(one sample, n int) {
+	for m, v := range one {
+		s[m] += v / float64(n)
+	}
 }
 
 func (r *runner) length(e experiment) time.Duration {
@@ -253,6 +276,8 @@ func (r *runner) length(e experiment) time.Duration {
 		return quickSample
 	case e.length != 0:
 		return e.length
+	case e.turns > 1:
+		return turnedSample
 	}
 	return shortSample
 }

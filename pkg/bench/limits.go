@@ -13,13 +13,17 @@ const (
 	// controlSpan is how far the control's median may leave 1.
 	controlSpan = 0.05
 
-	// shortSample and longSample are the lengths of one run of a side.
-	shortSample = 250 * time.Millisecond
-	longSample  = time.Second
+	// shortSample and longSample are the lengths of one run of a side;
+	// turnedSample is that of manyTurns runs together.
+	shortSample  = 250 * time.Millisecond
+	turnedSample = 480 * time.Millisecond
+	manyTurns    = 8
+	longSample   = time.Second
 	// reportedSample is that of experiments without a goal.
-	reportedSample = 150 * time.Millisecond
-	// loadedSample is that on a machine that is kept busy.
-	loadedSample = 600 * time.Millisecond
+	reportedSample = 240 * time.Millisecond
+	// loadedSample is that of loadedTurns on a machine that is kept busy.
+	loadedSample = 1600 * time.Millisecond
+	loadedTurns  = 4
 	// quickSample is what a run for correctness alone takes.
 	quickSample = 5 * time.Millisecond
 	// overhead is what opening, closing and collecting garbage add to a run.

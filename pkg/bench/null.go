@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,7 +44,12 @@ type nullPath struct {
 	tags   *tagset.Set
 	table  []nullEntry // by tag: who holds it
 	queues []nullQueue // by lane
-	reader reader      // nil: answered at once, by who kicks
+	_      [64]byte
+	// pending has a bit for each queue that may hold something: set by who
+	// submits, taken by who kicks.
+	pending atomic.Uint64
+	_       [56]byte
+	reader  reader // nil: answered at once, by who kicks
 	// vectors: it takes payloads in pieces, so contiguous requests may be joined.
 	vectors bool
 	gone    atomic.Bool
@@ -121,6 +127,9 @@ func (p *nullPath) Submit(c *blk.Command, lane int) bool {
 	p.table[tag].cmd = c
 	c.Tag = uint32(tag)
 	p.queues[lane].Push(c)
+	if bit := uint64(1) << lane; p.pending.Load()&bit == 0 {
+		p.pending.Or(bit)
+	}
 	return true
 }
 
@@ -129,10 +138,8 @@ func (p *nullPath) Kick() {
 		p.reader.take(p)
 		return
 	}
-	for i := range p.queues {
-		if q := &p.queues[i]; !q.Empty() {
-			p.answerAll(q)
-		}
+	for m := p.pending.Swap(0); m != 0; m &= m - 1 {
+		p.answerAll(&p.queues[bits.TrailingZeros64(m)])
 	}
 }
 

@@ -216,7 +216,8 @@ func s1Experiments() []experiment {
 		goal float64
 	}{{pathsel.RoundRobin{}, 5}, {pathsel.QueueLength{}, 1.5}, {pathsel.ServiceTime{}, 1.5}} {
 		out = append(out, experiment{
-			name: fmt.Sprintf("map, %d submitters, %s", s1Submitters, c.sel.Name()),
+			name:  fmt.Sprintf("map, %d submitters, %s", s1Submitters, c.sel.Name()),
+			turns: manyTurns,
 			sides: []side{
 				snapshotSide("snapshot", c.sel, s1Submitters, false),
 				lockedSide("RWMutex", rwLocked, c.sel, s1Submitters),
@@ -238,6 +239,7 @@ func s1Experiments() []experiment {
 		name:   "a path flips every 10 ms",
 		sides:  []side{still, profiled(snapshotSide("flips", pathsel.ServiceTime{}, s1Submitters, true))},
 		length: longSample,
+		turns:  2,
 		claims: []claim{
 			{metric: tailLatency, ours: "flips", base: "still", goal: 1.10, atMost: true},
 			{metric: opsPerSecond, ours: "flips", base: "still"},

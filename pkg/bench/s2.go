@@ -252,6 +252,7 @@ func s2Experiments() []experiment {
 func s2Experiment(depth, batch int, goals map[string]float64) experiment {
 	e := experiment{
 		name:  fmt.Sprintf("depth %d, %d submitters, exhausted", depth, s2Submitters),
+		turns: manyTurns,
 		sides: []side{tagSide("tagset", newTagset, depth, s2Submitters, batch)},
 	}
 	if batch > 1 {

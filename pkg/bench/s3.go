@@ -97,7 +97,8 @@ func s3Experiments() []experiment {
 func againstDispatcher(lanes, depth int, single bool) experiment {
 	l := loadFor(lanes, depth, single)
 	e := experiment{
-		name: fmt.Sprintf("null paths, %d lanes, depth %d", lanes, depth),
+		name:  fmt.Sprintf("null paths, %d lanes, depth %d", lanes, depth),
+		turns: manyTurns,
 		sides: []side{
 			datapathSide("datapath", 2, depth, l, 0),
 			lockedBuildSide("locked build", 2, depth, l, false),
@@ -134,7 +135,8 @@ func againstDispatcher(lanes, depth int, single bool) experiment {
 func twoPaths(lanes, depth int) experiment {
 	l := loadFor(lanes, depth, false)
 	e := experiment{
-		name: fmt.Sprintf("two null paths over one, %d lanes, depth %d", lanes, depth),
+		name:  fmt.Sprintf("two null paths over one, %d lanes, depth %d", lanes, depth),
+		turns: manyTurns,
 		sides: []side{
 			datapathSide("two paths", 2, depth, l, 0),
 			datapathSide("one path", 1, depth, l, 0),

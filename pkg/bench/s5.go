@@ -103,7 +103,7 @@ func pollingGains(depth int, loaded bool) experiment {
 	adaptive := claim{metric: opsPerSecond, ours: "adaptive", base: "off", seed: seed}
 	if loaded {
 		e.name += ", every CPU busy"
-		e.length = loadedSample // a neighbour's time slice is some milliseconds
+		e.length, e.turns = loadedSample, loadedTurns // a neighbour's time slice is some milliseconds
 		e.around = func() (func(), error) { return busyMachine(&portal) }
 		adaptive.goal, adaptive.seed = 0.95, ""
 	}

@@ -118,8 +118,6 @@ type Device struct {
 	cacheWB   atomic.Bool // the device has a volatile cache
 	cache     cacheMark   // the same, for the next process
 
-	// spared counts answers that ran no lane: nothing waited. By path readers.
-	spared atomic.Uint64
 	// deadline is the merge deadline in force, ns, or mergeOff. Written by
 	// SetMergeDeadline and the tuner, read per batch: a stale one merges a
 	// moment longer.

@@ -43,7 +43,8 @@ type Lane struct {
 	wip         atomic.Int64
 	_           [48]byte
 	outstanding atomic.Int64
-	_           [56]byte
+	spared      atomic.Uint64 // batch ends that did not have to run it: nothing waited
+	_           [48]byte
 
 	// The runner's.
 	head, tail *blk.Request // to be sent, in order

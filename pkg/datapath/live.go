@@ -61,7 +61,6 @@ func (lv *live) BatchEnd() {
 	if lv.dev.selector.Needs() == pathsel.NeedsHistory {
 		lv.history.Finished(lv.dev.now(), lv.takeAnswered())
 	}
-	spared := uint64(0)
 	for m := lv.touched.Swap(0); m != 0; m &= m - 1 {
 		l := lv.dev.lanes[bits.TrailingZeros64(m)].Load()
 		if l == nil {
@@ -71,11 +70,8 @@ func (lv *live) BatchEnd() {
 		if l.congested.Load() || l.due.Load() || !l.inbox.Empty() {
 			l.kick()
 		} else {
-			spared++
+			l.spared.Add(1)
 		}
-	}
-	if spared != 0 {
-		lv.dev.spared.Add(spared)
 	}
 }
 

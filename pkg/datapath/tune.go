@@ -61,11 +61,11 @@ func (d *Device) mergeStats() (m MergeStats) {
 	for i := range d.lanes[:d.laneTop.Load()] {
 		if l := d.lanes[i].Load(); l != nil {
 			m.Merged += l.counts.merged.Load()
+			m.Spared += l.spared.Load()
 			m.Held += l.counts.holds.Load()
 			m.HeldFor += time.Duration(l.counts.heldFor.Load())
 		}
 	}
-	m.Spared = d.spared.Load()
 	return m
 }
 

@@ -18,8 +18,11 @@ const None = -1
 // Plug follows the streams of one lane. All methods but Done and Waits belong
 // to the lane's runner.
 type Plug struct {
+	// ends are where the next request of each stream begins, bytes: apart,
+	// because each request looks at all of them.
+	ends    [Streams]uint64
 	streams [Streams]stream
-	clock   uint64
+	hand    uint8  // the next stream that may have to go
 	cap     uint32 // bytes of one unit
 
 	// inflight counts the units of each stream that are out: added to by the
@@ -34,12 +37,12 @@ type Plug struct {
 // stream is one run of contiguous requests of one operation.
 type stream struct {
 	op      uint8
-	end     uint64 // where the next one begins, bytes
+	used    bool   // it follows something
+	recent  bool   // it went on since the hand came by
 	leader  int32  // token of its unit that is not sent yet, None if there is none
 	bytes   uint32 // of that unit
 	joined  int32  // requests of that unit
 	started int64  // when its last unit was sent
-	used    uint64 // 0: never
 }
 
 // Init makes the plug ready; a unit grows to at most limit bytes.
@@ -55,39 +58,53 @@ func (p *Plug) Init(limit uint32) {
 // Otherwise leader is None and the request begins a unit of its own, of the
 // stream returned, which may be None: then it is not followed.
 func (p *Plug) Add(token int32, op uint8, off uint64, n uint32) (leader int32, strm int8) {
-	p.clock++
-	for i := range p.streams {
-		s := &p.streams[i]
-		if s.end != off || s.op != op || s.used == 0 {
+	for i := range p.ends {
+		if p.ends[i] != off {
 			continue
 		}
-		s.used, s.end = p.clock, off+uint64(n)
-		if s.leader != None && s.bytes+n <= p.cap && s.joined < MaxJoined {
-			s.bytes += n
-			s.joined++
-			return s.leader, int8(i)
+		if s := &p.streams[i]; s.used && s.op == op {
+			p.ends[i], s.recent = off+uint64(n), true
+			return s.add(token, n, p.cap), int8(i)
 		}
-		s.leader, s.bytes, s.joined = token, n, 1
-		return None, int8(i)
 	}
-	i := p.oldest()
-	if i == None {
-		return None, None
+	i := p.replace()
+	if i != None {
+		p.ends[i] = off + uint64(n)
+		p.streams[i] = stream{op: op, used: true, leader: token, bytes: n, joined: 1}
 	}
-	p.streams[i] = stream{op: op, end: off + uint64(n), leader: token, bytes: n, joined: 1, used: p.clock}
-	return None, int8(i)
+	return None, i
 }
 
-// oldest is the stream longest without a request, of those with nothing out.
-func (p *Plug) oldest() int {
-	best := None
-	for i := range p.streams {
+// add takes a request into the unit that is not sent yet, if it has room, and
+// returns its leader; otherwise it leads the next.
+func (s *stream) add(token int32, n, limit uint32) (leader int32) {
+	if s.leader != None && s.bytes+n <= limit && s.joined < MaxJoined {
+		s.bytes += n
+		s.joined++
+		return s.leader
+	}
+	s.leader, s.bytes, s.joined = token, n, 1
+	return None
+}
+
+// replace finds a stream to give up: the hand passes over those with something
+// out, and once over those that went on since it came by. It looks at a few
+// only, because random requests all come here: who finds none is not followed,
+// and the next request of a stream looks further.
+func (p *Plug) replace() int8 {
+	for range lookAt {
+		i := p.hand
+		p.hand = (p.hand + 1) % Streams
 		s := &p.streams[i]
-		if s.leader == None && p.inflight[i].Load() == 0 && (best == None || s.used < p.streams[best].used) {
-			best = i
+		switch {
+		case s.leader != None || p.inflight[i].Load() != 0:
+		case s.recent:
+			s.recent = false
+		default:
+			return int8(i)
 		}
 	}
-	return best
+	return None
 }
 
 // Hold reports until when the unit led by token waits for more: while
@@ -116,6 +133,14 @@ func (p *Plug) Hold(strm int8, token int32, now, deadline int64) (until int64) {
 // release takes the mark of a held unit off.
 func (p *Plug) release(strm int8, token int32) {
 	if p.streams[strm].leader == token {
+		p.letGo(strm)
+	}
+}
+
+// letGo takes the mark off a stream. Only the runner sets it, so an unmarked one
+// costs no write.
+func (p *Plug) letGo(strm int8) {
+	if p.held.Load()&(1<<strm) != 0 {
 		p.held.And(^uint32(1 << strm))
 	}
 }
@@ -137,7 +162,7 @@ func (p *Plug) Forget(strm int8, token int32) {
 		return
 	}
 	if s := &p.streams[strm]; s.leader == token {
-		p.held.And(^uint32(1 << strm))
+		p.letGo(strm)
 		s.leader = None
 	}
 }
@@ -147,7 +172,9 @@ func (p *Plug) Barrier() {
 	for i := range p.streams {
 		p.streams[i].leader = None
 	}
-	p.held.Store(0)
+	if p.held.Load() != 0 {
+		p.held.Store(0)
+	}
 }
 
 // Busy reports whether the stream has something in flight.

@@ -15,6 +15,7 @@ var suites = map[string]suite{
 	"target":    {start: startTarget, workloads: targetWorkloads},
 	"initiator": {start: startInitiator, workloads: initiatorWorkloads},
 	"merge0":    {start: startMerge("0"), workloads: mergeWorkloads(2)},
+	"paths":     {start: startPaths, workloads: pathsWorkloads},
 	"merge10us": {start: startMerge("10us"), workloads: mergeWorkloads(2)},
 }
 
