@@ -72,8 +72,10 @@ var rooms = map[string]room{
 	"pkg/agent/agentpb": {},
 	"pkg/agent/store":   {may: []string{"pkg/backend"}},
 	"pkg/agent/export":  {may: []string{"pkg/backend", "pkg/target"}},
-	"pkg/target": {may: []string{"pkg/scsi", "pkg/nvme", "pkg/iscsi/pdu", "pkg/iscsi/auth", "pkg/nvmetcp/pdu",
-		"pkg/nvmetcp/auth", "pkg/blk", "pkg/poll"}},
+	"pkg/target":        {may: []string{"pkg/scsi", "pkg/iscsi/pdu", "pkg/iscsi/auth", "pkg/blk", "pkg/target/serve"}},
+	"pkg/target/serve":  {may: []string{"pkg/poll"}, never: slices.Concat(protocols, k8s)},
+	"pkg/target/subsystem": {may: []string{"pkg/nvme", "pkg/nvmetcp/pdu", "pkg/nvmetcp/auth", "pkg/target", "pkg/target/serve"},
+		never: k8s},
 	"pkg/target/config": {may: []string{"pkg/scsi", "pkg/iscsi/pdu"}, never: []string{"os", "syscall", "golang.org/x/sys/", "k8s.io/"}},
 	"pkg/target/estate": {may: []string{"pkg/target", "pkg/target/config", "pkg/iscsi/auth", "pkg/scsi"}, never: k8s},
 

@@ -8,7 +8,7 @@ import (
 )
 
 // window is the sequence numbers of the next PDU; status: it takes a StatSN.
-func (c *Conn) window(status bool) pdu.Window {
+func (c *conn) window(status bool) pdu.Window {
 	w := pdu.Window{StatSN: c.statSN, ExpCmdSN: c.sess.expCmdSN, MaxCmdSN: c.sess.maxCmdSN}
 	if status {
 		c.statSN++
@@ -45,7 +45,7 @@ func (m *Machine) answer(t *task, status byte, sense []byte) {
 	if m.silent(t) {
 		return
 	}
-	if t.spoil != nil {
+	if t.Spoil != nil {
 		m.encloseStatus(t, status, sense)
 		return
 	}
@@ -55,7 +55,7 @@ func (m *Machine) answer(t *task, status byte, sense []byte) {
 }
 
 // statusResponse sends a SCSI Response for a command that moved actual bytes.
-func (c *Conn) statusResponse(t *task, status byte, sense []byte, actual uint64) {
+func (c *conn) statusResponse(t *task, status byte, sense []byte, actual uint64) {
 	p := pdu.SCSIResponse{Status: status, ITT: t.itt, ExpDataSN: t.r2tSN, Window: c.window(true)}
 	if status == scsi.StatusGood {
 		p.Residual = residual(t.edtl, actual)
@@ -63,15 +63,15 @@ func (c *Conn) statusResponse(t *task, status byte, sense []byte, actual uint64)
 	if len(sense) > 0 {
 		p.DataLen = 2 + len(sense)
 	}
-	p.Put(c.out.header())
-	c.out.seal(c.layout)
+	p.Put(c.head())
+	c.seal()
 	if len(sense) > 0 {
-		b := c.out.room(p.DataLen)
+		b := c.Out.Room(p.DataLen)
 		binary.BigEndian.PutUint16(b, uint16(len(sense)))
 		copy(b[2:], sense)
-		c.out.trailer(c.layout, p.DataLen, b)
+		c.trail(p.DataLen, b)
 	}
-	c.touch()
+	c.Touch()
 }
 
 // silent ends tasks nobody gets an answer of: late ones, and those whose
@@ -79,14 +79,14 @@ func (c *Conn) statusResponse(t *task, status byte, sense []byte, actual uint64)
 func (m *Machine) silent(t *task) bool {
 	switch {
 	case t.conn == nil:
-		m.late--
+		m.NotLate()
 		s := t.sess
 		m.end(t)
 		m.free(t)
 		if len(s.tasks) == 0 && s.conn == nil && m.sessions[s.key] == s {
 			delete(m.sessions, s.key)
 		}
-	case t.mute:
+	case t.Mute:
 		m.end(t) // the window opens, as the next answer says
 		m.free(t)
 	default:
@@ -108,12 +108,12 @@ func (m *Machine) reply(t *task, data []byte) {
 		return
 	}
 	c, n := t.conn, m.sendable(t, uint64(len(data)))
-	if t.spoil != nil {
+	if t.Spoil != nil {
 		m.enclose(t, scsi.StatusGood, data[:n], uint64(len(data)))
 		return
 	}
 	m.end(t)
-	c.dataIn(t, n, uint64(len(data)), func(off, k int) { c.out.data(c.layout, data[off:off+k]) })
+	c.dataIn(t, n, uint64(len(data)), func(off, k int) { c.data(data[off : off+k]) })
 	m.free(t)
 }
 
@@ -128,18 +128,18 @@ func (m *Machine) sendable(t *task, actual uint64) int {
 // dataIn sends n bytes, of actual the command has, as Data-In PDUs, the status
 // GOOD in the last (RFC 7143 11.7); segment adds the data of one. With nothing
 // to send the status goes in a SCSI Response.
-func (c *Conn) dataIn(t *task, n int, actual uint64, segment func(off, k int)) {
+func (c *conn) dataIn(t *task, n int, actual uint64, segment func(off, k int)) {
 	res := pdu.Residual{}
 	if t.read {
 		res = residual(t.edtl, actual)
 	} else if actual > 0 {
 		res = pdu.Residual{Overflow: true, Count: uint32(min(actual, 1<<32-1))}
 	}
-	defer c.touch()
+	defer c.Touch()
 	if n == 0 {
 		p := pdu.SCSIResponse{Status: scsi.StatusGood, ITT: t.itt, Residual: res, Window: c.window(true)}
-		p.Put(c.out.header())
-		c.out.seal(c.layout)
+		p.Put(c.head())
+		c.seal()
 		return
 	}
 	burst := 0
@@ -156,8 +156,8 @@ func (c *Conn) dataIn(t *task, n int, actual uint64, segment func(off, k int)) {
 		} else {
 			p.StatSN = 0
 		}
-		p.Put(c.out.header())
-		c.out.seal(c.layout)
+		p.Put(c.head())
+		c.seal()
 		segment(off, k)
 		off += k
 	}

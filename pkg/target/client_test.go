@@ -65,6 +65,9 @@ func (r *rig) dial(portal int) *client {
 	return &client{t: r.t, m: r.Machine, c: c, cmdSN: 100, isid: 1, name: "iqn.2025-01.io.test:host"}
 }
 
+// inner is the target's end of the connection.
+func (c *client) inner() *conn { return c.c.Wire().(*conn) }
+
 // session logs in at a portal.
 func (r *rig) session(portal int, isid byte) *client {
 	c := r.dial(portal)

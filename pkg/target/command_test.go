@@ -53,8 +53,8 @@ func stores(t *testing.T, f func(t *testing.T, r *rig, c *client)) {
 		b := newBench(t, nil)
 		b.Run = nil // at once, but through buffers
 		f(t, b.rig, b.session(1, 1))
-		if b.buffered != 0 {
-			t.Errorf("%d bytes of buffers are left", b.buffered)
+		if b.Buffers.Held() != 0 {
+			t.Errorf("%d bytes of buffers are left", b.Buffers.Held())
 		}
 	})
 }
@@ -292,8 +292,8 @@ func FuzzCommands(f *testing.F) {
 			}
 			got, a := c.result(itt)
 			answers[i] = append(got, a.Status)
-			if c.c.Gone(); r.buffered != 0 || r.conns != 0 {
-				t.Fatalf("% x: %d bytes of buffers", command, r.buffered)
+			if c.c.Gone(); r.Buffers.Held() != 0 || r.Conns() != 0 {
+				t.Fatalf("% x: %d bytes of buffers", command, r.Buffers.Held())
 			}
 		}
 		one, two := make([]byte, 1<<20), make([]byte, 1<<20)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
 )
 
 // whole reports whether all the data a command needs has come; else it ends
@@ -19,7 +20,7 @@ func (m *Machine) whole(t *task, n uint64) bool {
 // doVerify does VERIFY: that the medium can be read, or that it has what the
 // initiator sends (BYTCHK).
 func (m *Machine) doVerify(t *task) {
-	limit := uint64(maxTransfer)
+	limit := uint64(serve.MaxTransfer)
 	if t.cmd.ByteCheck != 1 {
 		limit = maxZero
 	}
@@ -84,7 +85,7 @@ func firstDifference(a, b []byte) uint64 {
 
 // doWriteVerify does WRITE AND VERIFY: written, durable, and read back.
 func (m *Machine) doWriteVerify(t *task) {
-	bad := m.writeRange(t, maxTransfer)
+	bad := m.writeRange(t, serve.MaxTransfer)
 	if bad != (scsi.Sense{}) {
 		m.check(t, bad)
 		return
@@ -131,7 +132,7 @@ func (m *Machine) doCompareAndWrite(t *task) {
 
 // doOrWrite does ORWRITE(16) (SBC-3 5.8), atomic like COMPARE AND WRITE.
 func (m *Machine) doOrWrite(t *task) {
-	bad := m.writeRange(t, maxTransfer)
+	bad := m.writeRange(t, serve.MaxTransfer)
 	if bad != (scsi.Sense{}) {
 		m.check(t, bad)
 		return

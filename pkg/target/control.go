@@ -90,11 +90,11 @@ func (m *Machine) RefuseLogins(portal int, class, detail byte) error {
 
 // Ping sends a NOP-In that wants an answer on every session of a portal.
 func (m *Machine) Ping(portal int) {
-	m.each(portal, func(c *Conn) {
+	m.each(portal, func(c *conn) {
 		c.textTTT = (c.textTTT + 1) & 0x7fffffff
 		p := pdu.NOPIn{ITT: pdu.NoTag, TTT: c.textTTT, Window: c.window(false)}
-		p.Put(c.out.header())
-		c.out.seal(c.layout)
+		p.Put(c.head())
+		c.seal()
 	})
 }
 
@@ -111,18 +111,18 @@ func (m *Machine) Pongs(portal int) (n int) {
 // Async sends an asynchronous message on every session of a portal (RFC 7143
 // 11.9): for pdu.AsyncLogout seconds is how long the initiator may take.
 func (m *Machine) Async(portal int, event uint8, seconds uint16) {
-	m.each(portal, func(c *Conn) {
+	m.each(portal, func(c *conn) {
 		p := pdu.Async{Event: event, Param3: seconds, Window: c.window(true)}
-		p.Put(c.out.header())
-		c.out.seal(c.layout)
+		p.Put(c.head())
+		c.seal()
 	})
 }
 
-func (m *Machine) each(portal int, f func(c *Conn)) {
+func (m *Machine) each(portal int, f func(c *conn)) {
 	for _, s := range m.sessions {
 		if c := s.conn; c != nil && !s.discovery && (portal == 0 || s.portal.index == portal) {
 			f(c)
-			c.touch()
+			c.Touch()
 		}
 	}
 }

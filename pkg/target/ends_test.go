@@ -11,6 +11,7 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi"
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
 )
 
 // ends plays a script of commands, ends of commands and jobs, one byte each, and
@@ -29,7 +30,7 @@ func (e *ends) step(op byte) {
 	h := e.hosts[n]
 	switch op & 7 {
 	case 0, 1, 2:
-		if e.next < 2000 && h.c.sess != nil && len(h.c.sess.tasks) < 60 {
+		if e.next < 2000 && h.inner().sess != nil && len(h.inner().sess.tasks) < 60 {
 			e.wrote[n] = append(e.wrote[n], e.next)
 			h.writeCmd(e.next, block(byte(n+1), 1))
 			e.next++
@@ -69,7 +70,7 @@ func (e *ends) answered() bool {
 	for _, h := range e.hosts {
 		h.drain()
 		h.in = nil
-		if h.c.waiting || h.c.sess != nil && h.c.sess.waitingTMF > 0 {
+		if h.inner().waiting || h.inner().sess != nil && h.inner().sess.waitingTMF > 0 {
 			return false
 		}
 	}
@@ -112,8 +113,8 @@ func playEnds(t *testing.T, script []byte) {
 		h.drain()
 		h.c.Gone()
 	}
-	if e.buffered != 0 || len(e.running) != 0 || len(e.sessions) != 0 {
-		t.Fatalf("%d bytes, %d running, %d sessions are left", e.buffered, len(e.running), len(e.sessions))
+	if e.Buffers.Held() != 0 || e.Runs(func(*serve.Task) bool { return true }) || len(e.sessions) != 0 {
+		t.Fatalf("%d bytes, %d sessions, or a job, are left", e.Buffers.Held(), len(e.sessions))
 	}
 }
 
@@ -155,7 +156,7 @@ func newStuck() *stuck {
 
 func TestAStuckStoreStopsNoOtherConnectionAndNoOtherUnit(t *testing.T) {
 	st := newStuck()
-	s, p := serve(t, Config{LUNs: []LUN{{Store: st}, {Number: 1, Store: plain{NewRAM(1 << 20)}}}})
+	s, p := startServer(t, Config{LUNs: []LUN{{Store: st}, {Number: 1, Store: plain{NewRAM(1 << 20)}}}})
 	a, b := dial(t, config(s, p[0], 1)), dial(t, config(s, p[1], 2))
 	var wg sync.WaitGroup
 	wg.Go(func() { do(t, a, func(c []byte) int { return scsi.PutWrite16(c, 0, 1, 0) }, nil, block(3, 1)) })
@@ -175,7 +176,7 @@ func TestAStuckStoreStopsNoOtherConnectionAndNoOtherUnit(t *testing.T) {
 
 func TestAReinstatingLoginWaitsForAStuckWrite(t *testing.T) {
 	st := newStuck()
-	s, p := serve(t, Config{LUNs: []LUN{{Store: st}}})
+	s, p := startServer(t, Config{LUNs: []LUN{{Store: st}}})
 	a := dial(t, config(s, p[0], 1))
 	go func() {
 		var cdb [scsi.CDBLen]byte
@@ -216,7 +217,7 @@ func TestALoginThatWaitsTooLongIsEnded(t *testing.T) {
 	text := c.hello().Append(nil)
 	p.DataLen = len(text)
 	c.write(c.pdu(p.Put, text))
-	b.Tick(epoch.Add(loginTimeout + time.Second))
+	b.Tick(epoch.Add(serve.LoginTimeout + time.Second))
 	if !c.c.Closing() {
 		t.Error("it waits on")
 	}

@@ -9,15 +9,15 @@ import (
 )
 
 // receive handles one whole PDU. t is the task of data received in place.
-func (c *Conn) receive(h, data []byte, t *task, landed bool) {
+func (c *conn) receive(h, data []byte, t *task, landed bool) {
 	op, immediate := pdu.Op(h)
 	if c.waiting {
-		c.fail(fmt.Sprintf("%v behind a login or logout request that is not answered yet", op))
+		c.Fail(fmt.Sprintf("%v behind a login or logout request that is not answered yet", op))
 		return
 	}
 	if c.sess == nil {
 		if op != pdu.OpLoginRequest {
-			c.fail(fmt.Sprintf("%v before the login", op))
+			c.Fail(fmt.Sprintf("%v before the login", op))
 			return
 		}
 		c.loginRequest(h, data)
@@ -48,7 +48,7 @@ func (c *Conn) receive(h, data []byte, t *task, landed bool) {
 	case pdu.OpSNACK:
 		c.reject(pdu.RejectSNACK, true) // ErrorRecoveryLevel 0
 	case pdu.OpLoginRequest:
-		c.fail("login request after the login")
+		c.Fail("login request after the login")
 	default:
 		c.reject(pdu.RejectNotSupported, true)
 	}
@@ -56,13 +56,13 @@ func (c *Conn) receive(h, data []byte, t *task, landed bool) {
 
 // inOrder checks a CmdSN (RFC 7143 4.2.2.1): outside the window the PDU is
 // ignored. A gap inside it can never close: all of a session comes on one connection.
-func (c *Conn) inOrder(h []byte) bool {
+func (c *conn) inOrder(h []byte) bool {
 	s, sn := c.sess, binary.BigEndian.Uint32(h[24:])
 	if pdu.SNLess(s.maxCmdSN, sn) || pdu.SNLess(sn, s.expCmdSN) {
 		return false
 	}
 	if sn != s.expCmdSN {
-		c.fail(fmt.Sprintf("CmdSN %d, expected %d", sn, s.expCmdSN))
+		c.Fail(fmt.Sprintf("CmdSN %d, expected %d", sn, s.expCmdSN))
 		return false
 	}
 	s.expCmdSN++
@@ -70,22 +70,22 @@ func (c *Conn) inOrder(h []byte) bool {
 }
 
 // advance opens the window again after a PDU that is no task.
-func (c *Conn) advance(immediate bool) {
+func (c *conn) advance(immediate bool) {
 	if !immediate {
 		c.sess.maxCmdSN++
 	}
 }
 
 // reject refuses the PDU in c.header (RFC 7143 11.17).
-func (c *Conn) reject(reason uint8, immediate bool) {
+func (c *conn) reject(reason uint8, immediate bool) {
 	c.advance(immediate)
 	p := pdu.Reject{Reason: reason, Window: c.window(true), DataLen: pdu.HeaderLen}
-	p.Put(c.out.header())
-	c.out.seal(c.layout)
-	c.out.data(c.layout, c.header[:])
+	p.Put(c.head())
+	c.seal()
+	c.data(c.header[:])
 }
 
-func (c *Conn) nop(h, data []byte) {
+func (c *conn) nop(h, data []byte) {
 	var p pdu.NOPOut
 	_ = p.Decode(h)
 	c.advance(p.Immediate)
@@ -95,12 +95,12 @@ func (c *Conn) nop(h, data []byte) {
 	}
 	data = data[:min(len(data), int(c.params.maxSend))]
 	r := pdu.NOPIn{LUN: p.LUN, ITT: p.ITT, TTT: pdu.NoTag, Window: c.window(true), DataLen: len(data)}
-	r.Put(c.out.header())
-	c.out.seal(c.layout)
-	c.out.data(c.layout, data)
+	r.Put(c.head())
+	c.seal()
+	c.data(data)
 }
 
-func (c *Conn) logout(h []byte) {
+func (c *conn) logout(h []byte) {
 	var p pdu.LogoutRequest
 	_ = p.Decode(h)
 	c.advance(p.Immediate)
@@ -119,7 +119,7 @@ func (c *Conn) logout(h []byte) {
 	c.m.endTasks(s)
 	c.waiting = true
 	c.m.whenOver(func(t *task) bool { return t.sess == s }, func() {
-		if c.waiting = false; c.closing {
+		if c.waiting = false; c.Closing() {
 			return
 		}
 		c.logoutResponse(&r)
@@ -127,10 +127,10 @@ func (c *Conn) logout(h []byte) {
 	})
 }
 
-func (c *Conn) logoutResponse(r *pdu.LogoutResponse) {
+func (c *conn) logoutResponse(r *pdu.LogoutResponse) {
 	r.Window = c.window(true)
-	r.Put(c.out.header())
-	c.out.seal(c.layout)
+	r.Put(c.head())
+	c.seal()
 }
 
 // abortUnit ends a session's tasks of one unit.
@@ -143,7 +143,7 @@ func (m *Machine) abortUnit(s *session, n uint32) {
 }
 
 // textRequest answers SendTargets (RFC 7143 appendix C), in parts if it must.
-func (c *Conn) textRequest(h, data []byte) {
+func (c *conn) textRequest(h, data []byte) {
 	var p pdu.TextRequest
 	_ = p.Decode(h)
 	if p.TTT != pdu.NoTag {
@@ -163,7 +163,7 @@ func (c *Conn) textRequest(h, data []byte) {
 	c.textResponse(&p)
 }
 
-func (c *Conn) textAnswer(keys pdu.Keys) []byte {
+func (c *conn) textAnswer(keys pdu.Keys) []byte {
 	var out []byte
 	for _, k := range keys {
 		switch k.Key {
@@ -195,7 +195,7 @@ func (m *Machine) appendTargets(out []byte) []byte {
 	return out
 }
 
-func (c *Conn) textResponse(p *pdu.TextRequest) {
+func (c *conn) textResponse(p *pdu.TextRequest) {
 	c.advance(p.Immediate)
 	n := min(len(c.text), int(c.params.maxSend))
 	part := c.text[:n]
@@ -205,7 +205,7 @@ func (c *Conn) textResponse(p *pdu.TextRequest) {
 		c.textTTT = (c.textTTT + 1) & 0x7fffffff
 		r.Final, r.Continue, r.TTT = false, true, c.textTTT
 	}
-	r.Put(c.out.header())
-	c.out.seal(c.layout)
-	c.out.data(c.layout, part)
+	r.Put(c.head())
+	c.seal()
+	c.data(part)
 }

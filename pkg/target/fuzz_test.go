@@ -16,8 +16,8 @@ func survives(t *testing.T, r *rig, c *client) {
 		t.Fatalf("%d bytes of answers", len(c.raw))
 	}
 	c.c.Gone()
-	if r.buffered != 0 || r.late != 0 || r.conns != 0 {
-		t.Fatalf("%d bytes of buffers, %d late tasks, %d connections are left", r.buffered, r.late, r.conns)
+	if r.Buffers.Held() != 0 || r.Late() != 0 || r.Conns() != 0 {
+		t.Fatalf("%d bytes of buffers, %d late tasks, %d connections are left", r.Buffers.Held(), r.Late(), r.Conns())
 	}
 	ok := r.session(2, 77) // the target still works
 	ok.good(ok.readCmd(0, 1))
@@ -44,8 +44,8 @@ func FuzzLogin(f *testing.F) {
 		}
 		c.drain()
 		c.c.Gone()
-		if r.conns != 0 || r.buffered != 0 {
-			t.Fatalf("%d connections, %d bytes", r.conns, r.buffered)
+		if r.Conns() != 0 || r.Buffers.Held() != 0 {
+			t.Fatalf("%d connections, %d bytes", r.Conns(), r.Buffers.Held())
 		}
 	})
 }

@@ -9,6 +9,16 @@ import (
 // held, beside the jobs of its unit: none of them looks beyond the old end.
 type grower interface{ Grow(size uint64) error }
 
+// GrowStore makes the store of a unit, of was bytes, size bytes long. Smaller
+// than it is, or a store that cannot grow, is an error and changes nothing.
+func GrowStore(st Store, was, size uint64, blockSize uint32) error {
+	g, ok := st.(grower)
+	if !ok || size < was || size%uint64(blockSize) != 0 {
+		return fmt.Errorf("cannot grow from %d to %d bytes", was, size)
+	}
+	return g.Grow(size)
+}
+
 // Grow makes the store size bytes long; what is new is zero. It copies the
 // pages that are mapped. No other target may have the store, too.
 func (r *RAM) Grow(size uint64) error {

@@ -236,10 +236,10 @@ func TestAClosedDoorIsNotToldAnyMore(t *testing.T) {
 // directory's must not wait for the hub's.
 func TestTheAnswerToDiscoveryWaitsForNoDoor(t *testing.T) {
 	x := share(t, auth.Credentials{}, nil)
-	x.hub.mu.Lock()
-	defer x.hub.mu.Unlock()
 	var out []byte
-	x.hub.directory.Do(func(m *Machine) { out = m.directory(nil, host, "") })
+	x.hub.Locked(func() {
+		x.hub.directory.Do(func(m *Machine) { out = m.directory(nil, host, "") })
+	})
 	if !bytes.Contains(out, []byte(one)) || !bytes.Contains(out, []byte(two)) {
 		t.Errorf("%q", out)
 	}

@@ -77,8 +77,8 @@ func TestWritesArriveByEveryRoute(t *testing.T) {
 			t.Errorf("%s: other bytes in the store", name)
 		}
 		c.c.Gone()
-		if r.buffered != 0 {
-			t.Errorf("%s: %d bytes of buffers are still out", name, r.buffered)
+		if r.Buffers.Held() != 0 {
+			t.Errorf("%s: %d bytes of buffers are still out", name, r.Buffers.Held())
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
 )
 
 // plain is a store whose memory the machine does not know, so that it has jobs.
@@ -95,8 +96,8 @@ func TestAnAbortIsAnsweredWhenTheStoresJobIsOver(t *testing.T) {
 		b.work(0)
 		c.tmfDone(pdu.TMFComplete)
 		c.quiet() // and its own answer is not sent
-		if b.first(0) != 7 || b.buffered != 0 {
-			t.Errorf("%s: block %d, %d bytes of buffers", name, b.first(0), b.buffered)
+		if b.first(0) != 7 || b.Buffers.Held() != 0 {
+			t.Errorf("%s: block %d, %d bytes of buffers", name, b.first(0), b.Buffers.Held())
 		}
 	}
 }
@@ -134,14 +135,14 @@ func TestAbortsThatWaitAreBounded(t *testing.T) {
 func TestAnAbortedJobThatHasNotBegunNeverDoes(t *testing.T) {
 	b := newBench(t, nil)
 	c := b.session(1, 1)
-	for i := range uint64(maxUnitJobs) {
+	for i := range uint64(serve.MaxUnitJobs) {
 		c.writeCmd(i, block(1, 1))
 	}
 	itt := c.writeCmd(100, block(9, 1))
-	b.has(maxUnitJobs)
+	b.has(serve.MaxUnitJobs)
 	c.sendTMF(pdu.TMFAbortTask, 0, itt)
 	c.tmfDone(pdu.TMFComplete) // at once
-	for range maxUnitJobs {
+	for range serve.MaxUnitJobs {
 		b.work(0)
 	}
 	if b.has(0); b.first(100) != 0 || b.first(31) != 1 {
@@ -288,8 +289,8 @@ func TestEveryJobOfABrokenConnectionGivesItsBufferBack(t *testing.T) {
 	for len(b.jobs) > 0 {
 		b.work(0)
 	}
-	if b.buffered != 0 || len(b.running) != 0 || len(b.sessions) != 0 {
-		t.Errorf("%d bytes, %d running, %d sessions", b.buffered, len(b.running), len(b.sessions))
+	if b.Buffers.Held() != 0 || b.Jobs() != 0 || len(b.sessions) != 0 {
+		t.Errorf("%d bytes, %d running, %d sessions", b.Buffers.Held(), b.Jobs(), len(b.sessions))
 	}
 }
 
@@ -300,11 +301,11 @@ func TestALongReadBesideTheMachineOwnsItsBufferUntilItIsSent(t *testing.T) {
 	c := b.session(1, 1)
 	itt := c.readCmd(0, 300)
 	b.work(0)
-	if b.buffered == 0 {
+	if b.Buffers.Held() == 0 {
 		t.Fatal("the buffer is back before its data is out")
 	}
-	if got := c.good(itt); !bytes.Equal(got, want) || b.buffered != 0 {
-		t.Errorf("equal %v, %d bytes", bytes.Equal(got, want), b.buffered)
+	if got := c.good(itt); !bytes.Equal(got, want) || b.Buffers.Held() != 0 {
+		t.Errorf("equal %v, %d bytes", bytes.Equal(got, want), b.Buffers.Held())
 	}
 }
 
@@ -321,7 +322,7 @@ func TestErrorsBesideTheMachineAreSenses(t *testing.T) {
 	c.fails(c.readCmd(0, 100), senseReadError)
 	c.fails(c.writeCmd(0, block(1, 1)), senseWriteError)
 	c.fails(c.command(pdu.SCSICommand{Final: true}, func(b []byte) int { return scsi.PutWriteSame16(b, 0, 1, scsi.NDOB) }, nil), senseWriteError)
-	if r.buffered != 0 {
-		t.Errorf("%d bytes of buffers", r.buffered)
+	if r.Buffers.Held() != 0 {
+		t.Errorf("%d bytes of buffers", r.Buffers.Held())
 	}
 }

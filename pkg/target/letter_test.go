@@ -46,8 +46,8 @@ func TestAKeptReadHasTheDataOfItsTime(t *testing.T) {
 	l := twist(t, r, Reads, Twist{Keep: true})
 	itt := c.readCmd(0, 100)
 	c.good(c.writeCmd(0, block(2, 16)))
-	if l.Len() != 1 || r.buffered != 0 {
-		t.Errorf("%d kept, %d bytes", l.Len(), r.buffered)
+	if l.Len() != 1 || r.Buffers.Held() != 0 {
+		t.Errorf("%d kept, %d bytes", l.Len(), r.Buffers.Held())
 	}
 	l.Release()
 	if got := c.good(itt); !bytes.Equal(got, block(1, 100)) {

@@ -126,7 +126,7 @@ func (m *Machine) RemovePortal(n int) error {
 		}
 	}
 	for c := range p.conns {
-		c.close() // of logins under way
+		c.Close() // of logins under way
 	}
 	group := p.Group
 	p.Address, p.Group = "", 0
@@ -138,91 +138,3 @@ func (m *Machine) RemovePortal(n int) error {
 
 // gone reports whether the portal was removed and nothing of it is left.
 func (p *portal) gone() bool { return p.Group == 0 && len(p.conns) == 0 }
-
-// change runs f with the machine and returns what it says.
-func (s *Server) change(f func(m *Machine) error) (err error) {
-	s.Do(func(m *Machine) { err = f(m) })
-	return err
-}
-
-// AddLUN is Machine.AddLUN.
-func (s *Server) AddLUN(l LUN) error {
-	return s.change(func(m *Machine) error { return m.AddLUN(l) })
-}
-
-// changeAndWait runs f with the machine, and returns once the jobs of tasks
-// that match are over: what f ended has no effect after that (I3, I9).
-func (s *Server) changeAndWait(match func(m *Machine, t *task) bool, f func(m *Machine) error) (err error) {
-	over := make(chan struct{})
-	s.Do(func(m *Machine) {
-		err = f(m)
-		m.whenOver(func(t *task) bool { return match(m, t) }, func() { close(over) })
-	})
-	<-over
-	return err
-}
-
-// RemoveLUN is Machine.RemoveLUN; then nothing uses the LUN's store any more.
-func (s *Server) RemoveLUN(n uint32) error {
-	return s.changeAndWait(func(m *Machine, t *task) bool { return t.unit != m.units[t.unit.Number] },
-		func(m *Machine) error { return m.RemoveLUN(n) })
-}
-
-// SetMode is Machine.SetMode.
-func (s *Server) SetMode(n uint32, readOnly, writeThrough, thick bool) error {
-	return s.change(func(m *Machine) error { return m.SetMode(n, readOnly, writeThrough, thick) })
-}
-
-// SetAccess is Machine.SetAccess; then nothing of those put out runs any more.
-func (s *Server) SetAccess(initiators []string, c auth.Credentials) error {
-	return s.changeAndWait(func(m *Machine, t *task) bool { return !m.admits(t.sess.key.initiator) },
-		func(m *Machine) error { return m.SetAccess(initiators, c) })
-}
-
-// SetDepth is Machine.SetDepth.
-func (s *Server) SetDepth(depth int) error {
-	return s.change(func(m *Machine) error { return m.SetDepth(depth) })
-}
-
-// Grow makes a LUN's store and the LUN size bytes long. Smaller than it is, or
-// a store that cannot grow, is an error and changes nothing. Nothing else runs
-// on the target meanwhile.
-func (s *Server) Grow(n uint32, size uint64) error {
-	return s.change(func(m *Machine) error {
-		u := m.units[n]
-		if u == nil {
-			return fmt.Errorf("target %s: no LUN %d", m.cfg.Name, n)
-		}
-		g, ok := u.Store.(grower)
-		if !ok || size < u.Size || size%uint64(u.BlockSize) != 0 {
-			return fmt.Errorf("target %s LUN %d: cannot grow from %d to %d bytes", m.cfg.Name, n, u.Size, size)
-		}
-		if err := g.Grow(size); err != nil {
-			return err
-		}
-		return m.Resize(n, size)
-	})
-}
-
-// join adds a portal without a listener of its own.
-func (s *Server) join(addr string, pc PortalConfig) (*Portal, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n, err := s.m.AddPortal(pc)
-	if err != nil {
-		return nil, err
-	}
-	p := &Portal{s: s, number: n, addr: addr, conns: map[*conn]struct{}{}}
-	s.portals = append(s.portals, p)
-	return p, nil
-}
-
-// leave takes a portal away.
-func (s *Server) leave(p *Portal) {
-	_ = s.changeAndWait(func(m *Machine, t *task) bool { return t.sess.portal.index == p.number },
-		func(m *Machine) error {
-			p.left = true
-			return m.RemovePortal(p.number) // it is there
-		})
-	p.Drop()
-}

@@ -55,8 +55,8 @@ func TestALUNThatGoesTakesItsTasksAlong(t *testing.T) {
 	}
 	c.dataOut(itt, p.TTT, 0, 0, true, block(1, 1))
 	c.quiet()
-	if got := c.luns(); !slices.Equal(got, []uint32{1}) || r.first(0) != 0 || r.buffered != 0 {
-		t.Fatal(got, r.first(0), r.buffered)
+	if got := c.luns(); !slices.Equal(got, []uint32{1}) || r.first(0) != 0 || r.Buffers.Held() != 0 {
+		t.Fatal(got, r.first(0), r.Buffers.Held())
 	}
 	c.fails(c.readCmd(0, 1), scsi.SenseNoLUN)
 	if r.RemoveLUN(0) == nil || r.AddLUN(LUN{Number: 1, Store: NewRAM(512)}) == nil {
@@ -96,7 +96,7 @@ func TestServersGrowFilesAndRefuseWhatWouldShrink(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
-	s, _ := serve(t, Config{LUNs: []LUN{{Store: f}}})
+	s, _ := startServer(t, Config{LUNs: []LUN{{Store: f}}})
 	if err := s.Grow(0, 8192); err != nil {
 		t.Fatal(err)
 	}
@@ -257,12 +257,12 @@ func TestWhoIsPutOutHasNoWriteRunningAfterwards(t *testing.T) {
 	for name, out := range map[string]func(s *Server, p *Portal) error{
 		"access": func(s *Server, _ *Portal) error { return s.SetAccess([]string{one}, auth.Credentials{}) },
 		"LUN":    func(s *Server, _ *Portal) error { return s.RemoveLUN(0) },
-		"portal": func(s *Server, p *Portal) error { s.leave(p); return nil },
+		"portal": func(s *Server, p *Portal) error { s.Leave(p); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			ram := NewRAM(1 << 20)
 			st := slowStore{ram, make(chan struct{}), make(chan struct{})}
-			s, p := serve(t, Config{LUNs: []LUN{{Store: st}}})
+			s, p := startServer(t, Config{LUNs: []LUN{{Store: st}}})
 			sess := dial(t, config(s, p[0], 1))
 			go func() {
 				var cdb [scsi.CDBLen]byte

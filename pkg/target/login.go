@@ -42,7 +42,7 @@ type login struct {
 }
 
 // loginRequest takes one leg.
-func (c *Conn) loginRequest(h, data []byte) {
+func (c *conn) loginRequest(h, data []byte) {
 	var p pdu.LoginRequest
 	_ = p.Decode(h)
 	l := c.login
@@ -99,7 +99,7 @@ func (l *login) repeated(keys pdu.Keys) bool {
 	return false
 }
 
-func (c *Conn) loginKeys(p *pdu.LoginRequest, keys pdu.Keys) {
+func (c *conn) loginKeys(p *pdu.LoginRequest, keys pdu.Keys) {
 	l := c.login
 	var reply pdu.Keys
 	if l.initiator == "" {
@@ -136,7 +136,7 @@ func (c *Conn) loginKeys(p *pdu.LoginRequest, keys pdu.Keys) {
 }
 
 // introduce reads who is there and what it wants, in the first leg.
-func (c *Conn) introduce(keys pdu.Keys) (bad [2]byte, reply pdu.Keys) {
+func (c *conn) introduce(keys pdu.Keys) (bad [2]byte, reply pdu.Keys) {
 	l, m := c.login, c.m
 	name, _ := keys.Get("InitiatorName")
 	kind, _ := keys.Get("SessionType")
@@ -171,7 +171,7 @@ func (c *Conn) introduce(keys pdu.Keys) (bad [2]byte, reply pdu.Keys) {
 var errAuth = errors.New("target: authentication failed")
 
 // security negotiates the method and runs CHAP.
-func (c *Conn) security(keys pdu.Keys) (reply pdu.Keys, err error) {
+func (c *conn) security(keys pdu.Keys) (reply pdu.Keys, err error) {
 	l := c.login
 	list, ok := keys.Get("AuthMethod")
 	switch {
@@ -199,7 +199,7 @@ func (c *Conn) security(keys pdu.Keys) (reply pdu.Keys, err error) {
 }
 
 // operational answers the other keys; it declares ours once.
-func (c *Conn) operational(keys pdu.Keys) (reply pdu.Keys) {
+func (c *conn) operational(keys pdu.Keys) (reply pdu.Keys) {
 	for _, k := range keys {
 		if k.Key == "AuthMethod" || strings.HasPrefix(k.Key, "CHAP_") {
 			continue
@@ -217,7 +217,7 @@ func (c *Conn) operational(keys pdu.Keys) (reply pdu.Keys) {
 
 // complete ends a login: the session it reinstates is ended first, with all
 // its tasks, then the answer goes out (RFC 7143 6.3.5).
-func (c *Conn) complete(p *pdu.LoginRequest, reply pdu.Keys) {
+func (c *conn) complete(p *pdu.LoginRequest, reply pdu.Keys) {
 	m, l := c.m, c.login
 	key := sessionKey{initiator: l.initiator, isid: p.ISID, tpgt: c.portal.TPGT}
 	tsih := m.newTSIH()
@@ -243,7 +243,7 @@ func (c *Conn) complete(p *pdu.LoginRequest, reply pdu.Keys) {
 	m.whenOver(func(t *task) bool { return t.sess.key == key }, func() {
 		c.waiting = false
 		switch {
-		case c.closing:
+		case c.Closing():
 		case m.sessions[key] != nil: // another login waited as well
 			c.complete(p, reply)
 		default:
@@ -253,7 +253,7 @@ func (c *Conn) complete(p *pdu.LoginRequest, reply pdu.Keys) {
 }
 
 // admit begins the session.
-func (c *Conn) admit(p *pdu.LoginRequest, reply pdu.Keys, key sessionKey, tsih uint16) {
+func (c *conn) admit(p *pdu.LoginRequest, reply pdu.Keys, key sessionKey, tsih uint16) {
 	m, l := c.m, c.login
 	if !m.admits(l.initiator) { // any more: see SetAccess (I9)
 		c.refuseLogin(p, statusForbidden, nil)
@@ -263,7 +263,7 @@ func (c *Conn) admit(p *pdu.LoginRequest, reply pdu.Keys, key sessionKey, tsih u
 		c.refuseLogin(p, statusResources, nil)
 		return
 	}
-	s := &session{key: key, tsih: tsih, conn: c, portal: c.portal, discovery: l.discovery, expCmdSN: p.CmdSN,
+	s := &session{m: m, key: key, tsih: tsih, conn: c, portal: c.portal, discovery: l.discovery, expCmdSN: p.CmdSN,
 		maxCmdSN: p.CmdSN + uint32(m.cfg.Depth) - 1, tasks: map[uint32]*task{}, attentions: map[uint32][]scsi.Sense{}}
 	if m.cfg.PowerOn {
 		for _, n := range m.numbers {
@@ -288,13 +288,13 @@ func (m *Machine) newTSIH() uint16 {
 }
 
 // refuseLogin answers with a status and closes.
-func (c *Conn) refuseLogin(p *pdu.LoginRequest, status [2]byte, keys pdu.Keys) {
+func (c *conn) refuseLogin(p *pdu.LoginRequest, status [2]byte, keys pdu.Keys) {
 	c.loginResponse(p, pdu.LoginResponse{CSG: p.CSG, StatusClass: status[0], StatusDetail: status[1]}, keys)
-	c.close()
+	c.Close()
 }
 
 // loginResponse sends one leg's answer. Digests never apply in a login.
-func (c *Conn) loginResponse(p *pdu.LoginRequest, r pdu.LoginResponse, keys pdu.Keys) {
+func (c *conn) loginResponse(p *pdu.LoginRequest, r pdu.LoginResponse, keys pdu.Keys) {
 	if p.ExpStatSN != 0 && c.login.legs == 1 {
 		c.statSN = p.ExpStatSN
 	}
@@ -306,7 +306,7 @@ func (c *Conn) loginResponse(p *pdu.LoginRequest, r pdu.LoginResponse, keys pdu.
 	c.statSN++
 	text := keys.Append(nil)
 	r.DataLen = len(text)
-	r.Put(c.out.header())
-	c.out.data(pdu.Layout{}, text)
-	c.touch()
+	r.Put(c.head())
+	c.data(text)
+	c.Touch()
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/auth"
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
+	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
 )
 
 func TestALoginAnswersEachKeyOnce(t *testing.T) {
@@ -103,14 +104,14 @@ func TestAnythingButALoginFirstEndsTheConnection(t *testing.T) {
 func TestALoginThatTakesTooLongIsEnded(t *testing.T) {
 	r := newRig(t, nil)
 	idle, done := r.dial(1), r.session(1, 2)
-	if at, ok := r.Next(); !ok || at != epoch.Add(loginTimeout) {
+	if at, ok := r.Next(); !ok || at != epoch.Add(serve.LoginTimeout) {
 		t.Fatal(at, ok)
 	}
-	r.Tick(epoch.Add(loginTimeout - 1))
+	r.Tick(epoch.Add(serve.LoginTimeout - 1))
 	if idle.c.Closing() {
 		t.Error("ended too early")
 	}
-	r.Tick(epoch.Add(loginTimeout))
+	r.Tick(epoch.Add(serve.LoginTimeout))
 	if !idle.c.Closing() || done.c.Closing() {
 		t.Errorf("idle %v, logged in %v", idle.c.Closing(), done.c.Closing())
 	}

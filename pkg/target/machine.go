@@ -7,6 +7,7 @@ import (
 
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/auth"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
 )
 
 // Machine is the target's protocol and state. One caller at a time; Server
@@ -17,6 +18,7 @@ import (
 // may hold, delay or spoil; exec.go does it; answer.go writes the answer into
 // the connection's output.
 type Machine struct {
+	serve.Core
 	cfg      Config
 	units    map[uint32]*unit
 	numbers  []uint32 // of units, in the order of the configuration
@@ -24,32 +26,14 @@ type Machine struct {
 	groups   map[uint16]scsi.AccessState
 	implicit time.Duration // RTPG: implicit transition time
 	sessions map[sessionKey]*session
-	conns    int
 	nextTSIH uint16
 	ttt      uint32 // last target transfer tag of an R2T
 	nonces   auth.Nonces
-	rules    []*rule
-	delayed  []*task
-	letters  []*letter // delayed answers
-	late     int       // tasks whose connection is gone
-	running  []*task   // that have a job beside the machine, ended ones too
-	starved  []*unit   // have jobs waiting for a place in running
-	now      time.Time
-	dirty    []*Conn
-
 	tasks    []*task // to reuse
-	buffers  [maxClass + 1][][]byte
-	idle     int // bytes in buffers
-	buffered int // bytes of write data handed out
 
 	// directory, if set, answers SendTargets, and makes this a target that no
 	// name means: see Hub.
 	directory func(out []byte, initiator, only string) []byte
-
-	// Run starts a job of a store beside the machine and gives its result to
-	// done, which must be called with the machine's lock held, and not by Run
-	// itself. nil runs jobs at once. See jobs.go.
-	Run func(job func() error, done func(error))
 
 	stats Stats
 }
@@ -69,9 +53,9 @@ type Stats struct {
 type unit struct {
 	LUN
 	wire         scsi.LUN
-	memory       viewer // the store, if its bytes can be sent where they lie
+	memory       Viewer // the store, if its bytes can be sent where they lie
 	reservations reservations
-	turn         turn
+	turn         serve.Turn
 
 	// By MODE SELECT and START STOP UNIT; until the target ends.
 	noCache, swp, descriptors bool
@@ -90,7 +74,7 @@ type portal struct {
 	moved    bool // the redirect is permanent
 	refuse   [2]byte
 	refusing bool
-	conns    map[*Conn]struct{}
+	conns    map[*conn]struct{}
 }
 
 // sessionKey names a session for reinstatement (RFC 7143 6.3.5).
@@ -105,11 +89,12 @@ type sessionKey struct {
 type session struct {
 	key        sessionKey
 	tsih       uint16
-	conn       *Conn
+	conn       *conn
 	portal     *portal
 	discovery  bool
 	expCmdSN   uint32
 	maxCmdSN   uint32
+	m          *Machine
 	tasks      map[uint32]*task
 	attentions map[uint32][]scsi.Sense
 	waitingTMF int // task management functions that wait for jobs to be over
@@ -153,15 +138,15 @@ func (m *Machine) newUnit(l LUN) (*unit, error) {
 			m.cfg.Name, l.Number, a.Alignment())
 	}
 	u := &unit{LUN: l, wire: wire}
-	u.memory, _ = l.Store.(viewer)
+	u.memory, _ = l.Store.(Viewer)
 	return u, nil
 }
 
 // AddPortal adds a portal and returns its number, from 1.
 func (m *Machine) AddPortal(pc PortalConfig) (int, error) {
 	free := slices.IndexFunc(m.portals, (*portal).gone)
-	if free < 0 && len(m.portals) >= maxPortals {
-		return 0, fmt.Errorf("target %s: more than %d portals", m.cfg.Name, maxPortals)
+	if free < 0 && len(m.portals) >= serve.MaxPortals {
+		return 0, fmt.Errorf("target %s: more than %d portals", m.cfg.Name, serve.MaxPortals)
 	}
 	if pc.TPGT == 0 {
 		pc.TPGT = 1
@@ -176,7 +161,7 @@ func (m *Machine) AddPortal(pc PortalConfig) (int, error) {
 		free = len(m.portals)
 		m.portals = append(m.portals, nil)
 	}
-	m.portals[free] = &portal{PortalConfig: pc, index: free + 1, devices: map[uint32]Device{}, conns: map[*Conn]struct{}{}}
+	m.portals[free] = &portal{PortalConfig: pc, index: free + 1, devices: map[uint32]Device{}, conns: map[*conn]struct{}{}}
 	return free + 1, nil
 }
 
@@ -198,21 +183,11 @@ func (p *portal) device(u *unit) *Device {
 
 // Tick runs what is due at now: delayed commands, logins that took too long.
 func (m *Machine) Tick(now time.Time) {
-	m.now = now
-	for i := 0; i < len(m.delayed); {
-		t := m.delayed[i]
-		if t.due.After(now) {
-			i++
-			continue
-		}
-		m.undelay(t)
-		m.execute(t)
-	}
-	m.deliver()
+	m.Due(now)
 	for _, p := range m.portals {
 		for c := range p.conns {
-			if c.sess == nil && !c.began.IsZero() && now.Sub(c.began) >= loginTimeout {
-				c.fail("login took too long")
+			if c.sess == nil && !c.began.IsZero() && now.Sub(c.began) >= serve.LoginTimeout {
+				c.Fail("login took too long")
 			}
 		}
 	}
@@ -220,40 +195,27 @@ func (m *Machine) Tick(now time.Time) {
 
 // Next is when Tick has something to do; ok false: nothing waits.
 func (m *Machine) Next() (at time.Time, ok bool) {
-	note := func(t time.Time) {
-		if !ok || t.Before(at) {
-			at, ok = t, true
-		}
-	}
-	for _, t := range m.delayed {
-		note(t.due)
-	}
-	for _, a := range m.letters {
-		note(a.due)
-	}
-	for _, p := range m.portals {
-		for c := range p.conns {
-			if c.sess == nil && !c.began.IsZero() {
-				note(c.began.Add(loginTimeout))
+	return serve.Earliest(func(note func(time.Time)) {
+		m.Waiting(note)
+		for _, p := range m.portals {
+			for c := range p.conns {
+				if c.sess == nil && !c.began.IsZero() {
+					note(c.began.Add(serve.LoginTimeout))
+				}
 			}
 		}
-	}
-	return at, ok
-}
-
-// Dirty returns the connections that have output or must be closed, and
-// forgets them. The slice is valid until the next call into the machine.
-func (m *Machine) Dirty() []*Conn {
-	d := m.dirty
-	m.dirty = m.dirty[:0]
-	for _, c := range d {
-		c.dirty = false
-	}
-	return d
+	})
 }
 
 // Stats reads the counters.
-func (m *Machine) Stats() Stats { return m.stats }
+func (m *Machine) Stats() Stats {
+	s := m.stats
+	s.ProtocolErrors = m.ProtocolErrors
+	return s
+}
+
+// Name is the target's iSCSI name.
+func (m *Machine) Name() string { return m.cfg.Name }
 
 // endSession drops a session and ends its tasks: none of them executes later.
 // abort throws away what its connection still had to say.
@@ -265,10 +227,10 @@ func (m *Machine) endSession(s *session, abort bool) {
 	if c := s.conn; c != nil {
 		s.conn = nil
 		if abort {
-			c.out.Reset()
-			c.aborting = true
+			c.Abort()
+		} else {
+			c.Close()
 		}
-		c.close()
 	}
 }
 
@@ -284,9 +246,8 @@ func (m *Machine) endTasks(s *session) {
 func (m *Machine) lost(s *session) {
 	s.conn = nil
 	for _, t := range s.tasks {
-		if t.held != nil && t.held.late && m.late < maxLate {
+		if m.StaysLate(&t.Task) {
 			t.conn = nil
-			m.late++
 			continue
 		}
 		m.abort(t)

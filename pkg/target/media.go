@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
 )
 
 // mediaRange checks a command that moves data: its range goes to t.off and t.n.
@@ -31,14 +32,14 @@ func (u *unit) protected() scsi.Sense {
 func (t *task) blockSize() uint64 { return uint64(t.sess.portal.device(t.unit).BlockSize) }
 
 func (m *Machine) doRead(t *task) {
-	if bad := m.mediaRange(t, maxTransfer); bad != (scsi.Sense{}) {
+	if bad := m.mediaRange(t, serve.MaxTransfer); bad != (scsi.Sense{}) {
 		m.check(t, bad)
 		return
 	}
 	m.stats.Reads++
 	m.stats.BytesRead += t.n
 	v := t.unit.memory
-	if !t.unit.inline() || t.spoil != nil {
+	if !t.unit.inline() || t.Spoil != nil {
 		m.readBeside(t)
 		return
 	}
@@ -46,10 +47,10 @@ func (m *Machine) doRead(t *task) {
 		return
 	}
 	c, n := t.conn, m.sendable(t, t.n)
-	if n > copyMax && !c.layout.DataDigest {
-		mem, actual := v.view(t.off, uint64(n)), t.n
+	if n > serve.CopyMax && !c.layout.DataDigest {
+		mem, actual := v.View(t.off, uint64(n)), t.n
 		m.end(t)
-		c.dataIn(t, n, actual, func(off, k int) { c.out.refer(c.layout, mem[off:off+k]) })
+		c.dataIn(t, n, actual, func(off, k int) { c.refer(mem[off : off+k]) })
 		m.free(t)
 		return
 	}
@@ -59,20 +60,20 @@ func (m *Machine) doRead(t *task) {
 // copyRead reads into the output; a store's error takes the output back.
 func (m *Machine) copyRead(t *task, n int, at, actual uint64) {
 	c := t.conn
-	buf, total := c.out.mark()
+	mark := c.Out.Mark()
 	statSN := c.statSN
 	t.sess.maxCmdSN++ // as end will
 	var err error
 	c.dataIn(t, n, actual, func(off, k int) {
-		b := c.out.room(k)
+		b := c.Out.Room(k)
 		if err == nil {
 			err = t.unit.Store.ReadAt(b, at+uint64(off))
 		}
-		c.out.trailer(c.layout, k, b)
+		c.trail(k, b)
 	})
 	t.sess.maxCmdSN--
 	if err != nil {
-		c.out.rollback(buf, total)
+		c.Out.Rollback(mark)
 		c.statSN = statSN
 		m.check(t, senseReadError)
 		return
@@ -110,18 +111,18 @@ func (m *Machine) sendRead(t *task) {
 		return
 	}
 	c, n := t.conn, m.sendable(t, t.n)
-	if t.spoil != nil {
+	if t.Spoil != nil {
 		m.enclose(t, scsi.StatusGood, t.buf[:n], t.n)
 		return
 	}
 	m.end(t)
-	if n <= copyMax {
-		c.dataIn(t, n, t.n, func(off, k int) { c.out.data(c.layout, t.buf[off:off+k]) })
+	if n <= serve.CopyMax {
+		c.dataIn(t, n, t.n, func(off, k int) { c.data(t.buf[off : off+k]) })
 	} else {
 		buf := t.buf
 		t.buf = nil
-		c.dataIn(t, n, t.n, func(off, k int) { c.out.refer(c.layout, buf[off:off+k]) })
-		c.out.own(m, buf)
+		c.dataIn(t, n, t.n, func(off, k int) { c.refer(buf[off : off+k]) })
+		c.Out.Own(&m.Buffers, buf)
 	}
 	m.free(t)
 }
@@ -147,7 +148,7 @@ func (m *Machine) writeRange(t *task, limit uint64) scsi.Sense {
 }
 
 func (m *Machine) doWrite(t *task) {
-	bad := m.writeRange(t, maxTransfer)
+	bad := m.writeRange(t, serve.MaxTransfer)
 	if bad != (scsi.Sense{}) {
 		m.check(t, bad)
 		return

@@ -5,6 +5,7 @@ import (
 
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
 )
 
 func TestSimpleCommandsEndInAnyOrder(t *testing.T) {
@@ -48,27 +49,27 @@ func TestAnOrderedCommandIsAlone(t *testing.T) {
 func TestUnitsShareTheirJobsFairly(t *testing.T) {
 	b := newBench(t, func(c *Config) {
 		c.Depth = maxDepth
-		for n := range uint32(maxJobs/maxUnitJobs + 1) {
+		for n := range uint32(serve.MaxJobs/serve.MaxUnitJobs + 1) {
 			c.LUNs = append(c.LUNs, LUN{Number: n + 1, Store: plain{NewRAM(1 << 20)}})
 		}
 	})
 	c := b.session(1, 1)
 	put := func(b []byte) int { return scsi.PutWrite16(b, 0, 1, 0) }
 	var last uint32
-	for n := uint32(1); n <= maxJobs/maxUnitJobs+1; n++ {
-		for range maxUnitJobs {
+	for n := uint32(1); n <= serve.MaxJobs/serve.MaxUnitJobs+1; n++ {
+		for range serve.MaxUnitJobs {
 			last = c.command(pdu.SCSICommand{Final: true, Write: true, EDTL: 512, LUN: uint64(n) << 48}, put, block(1, 1))
 		}
 	}
-	b.has(maxJobs)
+	b.has(serve.MaxJobs)
 	for len(b.jobs) > 0 {
 		b.work(0)
 	}
 	for itt := uint32(1); itt <= last; itt++ {
 		c.good(itt)
 	}
-	if len(b.running) != 0 || len(b.starved) != 0 || b.buffered != 0 {
-		t.Errorf("%d running, %d starved, %d bytes", len(b.running), len(b.starved), b.buffered)
+	if b.Jobs() != 0 || b.Buffers.Held() != 0 {
+		t.Errorf("%d jobs, %d bytes", b.Jobs(), b.Buffers.Held())
 	}
 }
 

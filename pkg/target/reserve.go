@@ -240,7 +240,7 @@ func (m *Machine) preempt(t *task, r *reservations, key uint64) {
 	}
 	r.gen++
 	if aborts {
-		m.goodWhenOver(t, out)
+		m.goodwhenOver(t, out)
 		return
 	}
 	m.good(t)
@@ -248,14 +248,14 @@ func (m *Machine) preempt(t *task, r *reservations, key uint64) {
 
 // goodWhenOver answers PREEMPT AND ABORT when no job of the nexuses, sessions
 // that are gone included, runs on the unit any more (I3).
-func (m *Machine) goodWhenOver(t *task, nexuses []sessionKey) {
+func (m *Machine) goodwhenOver(t *task, nexuses []sessionKey) {
 	u := t.unit
 	if !t.listed && t.conn != nil {
 		t.conn.list(t)
 	}
-	t.running = true // until then a reset ends it, but does not free it
+	t.Running = true // until then a reset ends it, but does not free it
 	m.whenOver(func(o *task) bool { return o.unit == u && slices.Contains(nexuses, o.sess.key) }, func() {
-		if t.running = false; t.dead {
+		if t.Running = false; t.Dead {
 			m.free(t)
 			return
 		}

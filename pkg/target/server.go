@@ -1,51 +1,17 @@
 package target
 
 import (
-	"errors"
 	"fmt"
-	"net"
-	"sync"
-	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/csi-mpath/csi-mpath/pkg/poll"
+	"github.com/csi-mpath/csi-mpath/pkg/iscsi/auth"
+	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
 )
 
 // Server serves a Machine on TCP. All methods may be called from any goroutine.
-//
-// One lock guards the machine, taken once per batch of requests; system calls
-// are made outside it.
 type Server struct {
-	mu      sync.Mutex
-	m       *Machine
-	portals []*Portal
-	timer   *time.Timer
-	closed  bool
-	wg      sync.WaitGroup
-}
-
-// Portal is one listening address of a Server.
-type Portal struct {
-	s        *Server
-	number   int
-	addr     string
-	listener net.Listener // nil while stopped; under s.mu
-	conns    map[*conn]struct{}
-	left     bool // serves no more; under s.mu
-}
-
-// conn is one TCP connection. Its reader goroutine receives; whoever sets
-// sending, under s.mu, sends.
-type conn struct {
-	s       *Server
-	p       *Portal
-	c       *Conn
-	sock    *poll.Socket
-	sending bool
-	idle    sync.Cond // sending became false; on s.mu
-	batch   Batch
-	iov     []unix.Iovec
+	*serve.Server
+	m *Machine
 }
 
 // New builds a target without portals.
@@ -54,312 +20,87 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{m: m}
-	m.Run = s.run
-	s.timer = time.AfterFunc(time.Hour, s.tick)
-	return s, nil
-}
-
-// Name is the target's iSCSI name.
-func (s *Server) Name() string { return s.m.cfg.Name }
-
-// run does a store's slow job beside the machine.
-func (s *Server) run(job func() error, done func(error)) {
-	s.wg.Add(1)
-	go func() {
-		defer s.wg.Done()
-		err := job()
-		s.Do(func(*Machine) { done(err) })
-	}()
+	return &Server{serve.New(m), m}, nil
 }
 
 // Do runs f with the machine, and sends what it causes.
-func (s *Server) Do(f func(m *Machine)) {
-	s.mu.Lock()
-	s.m.now = time.Now()
-	f(s.m)
-	s.settle(nil)
-}
-
-// settle ends a turn of the machine: unlocks, closes and sends. own is the
-// connection the caller sends for itself, after those that must end first.
-func (s *Server) settle(own *conn) {
-	var aborts, others []*conn
-	for _, d := range s.m.Dirty() {
-		k, ok := d.User.(*conn)
-		switch {
-		case !ok:
-		case d.Aborting():
-			aborts = append(aborts, k)
-		case k != own:
-			others = append(others, k)
-		}
-	}
-	if len(s.m.delayed)+len(s.m.letters) > 0 {
-		s.arm()
-	}
-	if s.closed {
-		others = nil // all are about to be reset
-	}
-	s.mu.Unlock()
-	for _, k := range aborts {
-		_ = k.sock.Abort()
-	}
-	for _, k := range others {
-		// Beside the caller: a peer that does not read must not hold it up.
-		s.wg.Add(1)
-		go func() { defer s.wg.Done(); k.flush(false) }()
-	}
-}
-
-// arm sets the timer to what the machine waits for. Under s.mu.
-func (s *Server) arm() {
-	if at, ok := s.m.Next(); ok && !s.closed {
-		s.timer.Reset(max(time.Until(at), 0))
-	}
-}
-
-func (s *Server) tick() {
-	s.mu.Lock()
-	s.m.Tick(time.Now())
-	s.arm()
-	s.settle(nil)
-}
-
-// Listen adds a portal in portal group 1 at addr (host:port, port 0 for any).
-func (s *Server) Listen(addr string) (*Portal, error) { return s.ListenPortal(addr, PortalConfig{}) }
-
-// ListenPortal adds a portal.
-func (s *Server) ListenPortal(addr string, pc PortalConfig) (*Portal, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, net.ErrClosed
-	}
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("target %s: %w", s.m.cfg.Name, err)
-	}
-	addr = l.Addr().String()
-	if pc.Address == "" {
-		pc.Address = addr
-	}
-	n, err := s.m.AddPortal(pc)
-	if err != nil {
-		_ = l.Close()
-		return nil, err
-	}
-	p := &Portal{s: s, number: n, addr: addr, conns: map[*conn]struct{}{}}
-	s.portals = append(s.portals, p)
-	p.accept(l)
-	return p, nil
-}
-
-// Addr is the portal's address; it stays the same.
-func (p *Portal) Addr() string { return p.addr }
-
-// Number is the portal's number in Match and Machine's methods.
-func (p *Portal) Number() int { return p.number }
-
-func (p *Portal) accept(l net.Listener) {
-	p.listener = l
-	p.s.wg.Go(func() { acceptAll(l, func(c net.Conn) { p.serve(c, nil) }) })
-}
-
-// acceptAll gives each connection to serve until l is closed. An error, as for
-// want of file descriptors, is waited out.
-func acceptAll(l net.Listener, serve func(net.Conn)) {
-	for {
-		c, err := l.Accept()
-		switch {
-		case errors.Is(err, net.ErrClosed):
-			return
-		case err != nil:
-			time.Sleep(acceptPause)
-		default:
-			serve(c)
-		}
-	}
-}
-
-// Stop closes the listening port; open connections stay.
-func (p *Portal) Stop() {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	if p.listener != nil {
-		_ = p.listener.Close()
-		p.listener = nil
-	}
-}
-
-// Start listens again after Stop or Kill.
-func (p *Portal) Start() error {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	if p.listener != nil || p.s.closed {
-		return nil
-	}
-	l, err := net.Listen("tcp", p.addr)
-	if err != nil {
-		return fmt.Errorf("target %s: %w", p.s.m.cfg.Name, err)
-	}
-	p.accept(l)
-	return nil
-}
-
-// Drop resets all connections of the portal.
-func (p *Portal) Drop() {
-	p.s.mu.Lock()
-	var all []*conn
-	for k := range p.conns {
-		all = append(all, k)
-	}
-	p.s.mu.Unlock()
-	for _, k := range all {
-		k.reset()
-	}
-}
-
-// Kill stops the portal and resets its connections, as if its process died.
-func (p *Portal) Kill() { p.Stop(); p.Drop() }
-
-func (k *conn) reset() {
-	if t, ok := k.sock.Conn().(*net.TCPConn); ok {
-		_ = t.SetLinger(0)
-	}
-	_ = k.sock.Abort()
-}
-
-// serve starts a connection of which first was read already.
-func (p *Portal) serve(nc net.Conn, first []byte) {
-	sock, err := poll.NewSocket(nc)
-	if err != nil {
-		_ = nc.Close()
-		return
-	}
-	s := p.s
-	s.mu.Lock()
-	var c *Conn
-	if !s.closed && !p.left {
-		c = s.m.Connect(p.number, time.Now())
-	}
-	if c == nil {
-		s.mu.Unlock()
-		_ = nc.Close()
-		return
-	}
-	k := &conn{s: s, p: p, c: c, sock: sock}
-	k.idle.L = &s.mu
-	c.User = k
-	p.conns[k] = struct{}{}
-	c.Input(time.Now(), first)
-	s.arm()
-	s.wg.Add(1)
-	go k.read()
-	s.settle(nil)
-}
-
-// read receives and works until the connection ends.
-func (k *conn) read() {
-	defer k.s.wg.Done()
-	k.s.mu.Lock()
-	a, b := k.c.Space()
-	k.s.mu.Unlock()
-	for {
-		n, err := k.sock.Recv(a, b)
-		if err != nil {
-			break
-		}
-		for again := true; again; n = 0 {
-			k.s.mu.Lock()
-			k.c.Advance(time.Now(), n)
-			again = k.c.Backlogged()
-			a, b = k.c.Space()
-			k.s.settle(k)
-			k.flush(true)
-		}
-	}
-	_ = k.sock.Abort()
-	k.s.mu.Lock()
-	delete(k.p.conns, k)
-	k.c.Gone()
-	k.s.settle(nil)
-}
-
-// flush sends the connection's output until there is none, and closes it if
-// that was the last. If somebody else is sending, the reader waits for it;
-// others leave it to them.
-func (k *conn) flush(reader bool) {
-	k.s.mu.Lock()
-	for reader && k.sending {
-		k.idle.Wait()
-	}
-	for !k.sending && k.c.Take(&k.batch) {
-		k.sending = true
-		k.s.mu.Unlock()
-		err := k.send(k.batch.Vectors())
-		k.s.mu.Lock()
-		k.sending = false
-		k.idle.Broadcast()
-		k.batch.Reset()
-		if err != nil {
-			break
-		}
-	}
-	over := k.c.Closing() && !k.sending
-	k.s.mu.Unlock()
-	if over {
-		_ = k.sock.Abort()
-	}
-}
-
-// send writes all of vec, parking while the socket is full.
-func (k *conn) send(vec [][]byte) error {
-	for len(vec) > 0 {
-		n := min(len(vec), poll.MaxIovecs)
-		k.iov = k.iov[:0]
-		for _, v := range vec[:n] {
-			k.iov = append(k.iov, poll.Iovec(v))
-		}
-		vec = vec[n:]
-		for iov := k.iov; len(iov) > 0; {
-			sent, err := k.sock.Send(iov)
-			if errors.Is(err, poll.ErrAgain) {
-				err = k.sock.WaitWritable()
-			}
-			if err != nil {
-				return err
-			}
-			iov = poll.Advance(iov, sent)
-		}
-	}
-	clear(k.iov)
-	return nil
-}
+func (s *Server) Do(f func(m *Machine)) { s.Enter(func() { f(s.m) }) }
 
 // Stats reads the counters.
-func (s *Server) Stats() Stats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.m.stats
+func (s *Server) Stats() (v Stats) {
+	s.Look(func() { v = s.m.Stats() })
+	return v
 }
 
-// Close resets all connections and returns when no goroutine is left. What
-// is held is dropped. Stores stay open: they are the caller's.
-func (s *Server) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	s.timer.Stop()
-	portals := s.portals
-	for _, r := range s.m.rules {
-		for len(r.tasks) > 0 {
-			s.m.abort(r.tasks[0])
+// Answer answers the commands of match with status and sense, unexecuted.
+func (s *Server) Answer(match Match, status byte, sense scsi.Sense) error {
+	return s.change(func(m *Machine) error { return m.Answer(match, status, sense) })
+}
+
+// SetDevice makes a LUN another device at one portal (0: at all).
+func (s *Server) SetDevice(portal int, lun uint32, d Device) error {
+	return s.change(func(m *Machine) error { return m.SetDevice(portal, lun, d) })
+}
+
+// SetALUA changes the state of a target port group.
+func (s *Server) SetALUA(group uint16, state scsi.AccessState) {
+	s.Do(func(m *Machine) { m.SetALUA(group, state) })
+}
+
+// Attention queues a unit attention on the sessions of a portal (0: all).
+func (s *Server) Attention(portal int, lun uint32, sense scsi.Sense) {
+	s.Do(func(m *Machine) { m.Attention(portal, lun, sense) })
+}
+
+// change runs f with the machine and returns what it says.
+func (s *Server) change(f func(m *Machine) error) error {
+	return s.Change(func() error { return f(s.m) })
+}
+
+// changeAndWait is serve's ChangeAndWait for tasks of this protocol.
+func (s *Server) changeAndWait(match func(m *Machine, t *task) bool, f func(m *Machine) error) error {
+	return s.ChangeAndWait(tasks(func(t *task) bool { return match(s.m, t) }), func() error { return f(s.m) })
+}
+
+// AddLUN is Machine.AddLUN.
+func (s *Server) AddLUN(l LUN) error {
+	return s.change(func(m *Machine) error { return m.AddLUN(l) })
+}
+
+// RemoveLUN is Machine.RemoveLUN; then nothing uses the LUN's store any more.
+func (s *Server) RemoveLUN(n uint32) error {
+	return s.changeAndWait(func(m *Machine, t *task) bool { return t.unit != m.units[t.unit.Number] },
+		func(m *Machine) error { return m.RemoveLUN(n) })
+}
+
+// SetMode is Machine.SetMode.
+func (s *Server) SetMode(n uint32, readOnly, writeThrough, thick bool) error {
+	return s.change(func(m *Machine) error { return m.SetMode(n, readOnly, writeThrough, thick) })
+}
+
+// SetAccess is Machine.SetAccess; then nothing of those put out runs any more.
+func (s *Server) SetAccess(initiators []string, c auth.Credentials) error {
+	return s.changeAndWait(func(m *Machine, t *task) bool { return !m.admits(t.sess.key.initiator) },
+		func(m *Machine) error { return m.SetAccess(initiators, c) })
+}
+
+// SetDepth is Machine.SetDepth.
+func (s *Server) SetDepth(depth int) error {
+	return s.change(func(m *Machine) error { return m.SetDepth(depth) })
+}
+
+// Grow makes a LUN's store and the LUN size bytes long. Smaller than it is, or
+// a store that cannot grow, is an error and changes nothing. Nothing else runs
+// on the target meanwhile.
+func (s *Server) Grow(n uint32, size uint64) error {
+	return s.change(func(m *Machine) error {
+		u := m.units[n]
+		if u == nil {
+			return fmt.Errorf("target %s: no LUN %d", m.cfg.Name, n)
 		}
-	}
-	s.settle(nil)
-	for _, p := range portals {
-		p.Kill()
-	}
-	s.wg.Wait()
-	return nil
+		if err := GrowStore(u.Store, u.Size, size, u.BlockSize); err != nil {
+			return fmt.Errorf("target %s LUN %d: %w", m.cfg.Name, n, err)
+		}
+		return m.Resize(n, size)
+	})
 }

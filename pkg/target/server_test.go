@@ -17,8 +17,8 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
 )
 
-// serve starts a server with two portals.
-func serve(t *testing.T, cfg Config) (*Server, [2]*Portal) {
+// startServer starts a server with two portals.
+func startServer(t *testing.T, cfg Config) (*Server, [2]*Portal) {
 	t.Helper()
 	if cfg.LUNs == nil {
 		cfg.LUNs = []LUN{{Store: NewRAM(8 << 20)}}
@@ -68,7 +68,7 @@ func do(t *testing.T, s *iscsi.Session, put func(b []byte) int, in, out []byte) 
 }
 
 func TestTheInitiatorWorksThroughBothPortals(t *testing.T) {
-	s, p := serve(t, Config{Auth: chap})
+	s, p := startServer(t, Config{Auth: chap})
 	for i := range p {
 		for _, digest := range []iscsi.Digest{iscsi.DigestNone, iscsi.DigestCRC32C} {
 			c := config(s, p[i], byte(i))
@@ -87,7 +87,7 @@ func TestTheInitiatorWorksThroughBothPortals(t *testing.T) {
 }
 
 func TestDiscoveryAndIdentificationAgreeAboutTheTarget(t *testing.T) {
-	s, p := serve(t, Config{})
+	s, p := startServer(t, Config{})
 	c := config(s, p[0], 1)
 	c.TargetName = ""
 	found, err := iscsi.Discover(t.Context(), c)
@@ -109,7 +109,7 @@ func TestDiscoveryAndIdentificationAgreeAboutTheTarget(t *testing.T) {
 
 func TestAReleasedWriteLandsAfterItsSessionIsGone(t *testing.T) {
 	ram := NewRAM(1 << 20)
-	s, p := serve(t, Config{LUNs: []LUN{{Store: ram}}})
+	s, p := startServer(t, Config{LUNs: []LUN{{Store: ram}}})
 	h, err := s.Hold(Match{Kind: Writes, Portal: p[0].Number(), Count: 1}, true)
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func TestAReleasedWriteLandsAfterItsSessionIsGone(t *testing.T) {
 }
 
 func TestAKilledPortalComesBackAtItsAddress(t *testing.T) {
-	s, p := serve(t, Config{})
+	s, p := startServer(t, Config{})
 	a, b := dial(t, config(s, p[0], 1)), dial(t, config(s, p[1], 2))
 	p[0].Kill()
 	<-a.Done()
@@ -161,7 +161,7 @@ func TestAFlushOfAFileRunsBesideOtherCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	gate := &slowFlush{File: file, in: make(chan struct{}), out: make(chan struct{})}
-	s, p := serve(t, Config{LUNs: []LUN{{Store: gate}}})
+	s, p := startServer(t, Config{LUNs: []LUN{{Store: gate}}})
 	a, b := dial(t, config(s, p[0], 1)), dial(t, config(s, p[1], 2))
 	done := make(chan struct{})
 	go func() {
@@ -182,7 +182,7 @@ type slowFlush struct {
 func (s *slowFlush) Flush() error { close(s.in); <-s.out; return s.File.Flush() }
 
 func TestDelayedCommandsAreAnsweredByTheTimer(t *testing.T) {
-	s, p := serve(t, Config{})
+	s, p := startServer(t, Config{})
 	const d = 30 * time.Millisecond
 	if err := s.Delay(Match{Kind: Reads}, d); err != nil {
 		t.Fatal(err)
@@ -196,7 +196,7 @@ func TestDelayedCommandsAreAnsweredByTheTimer(t *testing.T) {
 }
 
 func TestAPeerThatDoesNotReadHoldsUpNobody(t *testing.T) {
-	s, p := serve(t, Config{})
+	s, p := startServer(t, Config{})
 	c, err := net.Dial("tcp", p[0].Addr())
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
 )
 
 // first is the first byte of a block in the store.
@@ -44,7 +45,7 @@ func TestAHeldWriteExecutesLateWhenNothingFencesIt(t *testing.T) {
 		"another initiator with the same ISID": func(r *rig) *client { c := r.dial(1); c.name = "iqn.other"; c.mustLogin(); return c },
 	} {
 		r, got := stale(t, true, again)
-		if got != 1 || r.Stats().LateWrites != 1 || r.late != 0 {
+		if got != 1 || r.Stats().LateWrites != 1 || r.Late() != 0 {
 			t.Errorf("%s: block is %d, %+v", name, got, r.Stats())
 		}
 	}
@@ -53,7 +54,7 @@ func TestAHeldWriteExecutesLateWhenNothingFencesIt(t *testing.T) {
 func TestReinstatementEndsTheOldTasks(t *testing.T) {
 	for name, portal := range map[string]int{"same portal": 1, "sibling portal of the group": 2} {
 		r, got := stale(t, true, func(r *rig) *client { return r.session(portal, 1) })
-		if s := r.Stats(); got != 2 || s.LateWrites != 0 || s.Reinstated != 1 || r.late != 0 || r.buffered != 0 {
+		if s := r.Stats(); got != 2 || s.LateWrites != 0 || s.Reinstated != 1 || r.Late() != 0 || r.Buffers.Held() != 0 {
 			t.Errorf("%s: block is %d, %+v", name, got, s)
 		}
 	}
@@ -102,7 +103,7 @@ func TestAConnectionThatFailsInItsLoginEndsNothing(t *testing.T) {
 func TestALoginWithATSIHAddsNoConnection(t *testing.T) {
 	r := newRig(t, nil)
 	a := r.session(1, 1)
-	for tsih, want := range map[uint16][2]byte{a.c.sess.tsih: statusTooMany, 999: statusNoSession} {
+	for tsih, want := range map[uint16][2]byte{a.inner().sess.tsih: statusTooMany, 999: statusNoSession} {
 		c := r.dial(1)
 		text := c.hello().Append(nil)
 		p := pdu.LoginRequest{Transit: true, CSG: 1, NSG: 3, ISID: [6]byte{0x80, 0, 0, 0, 0, 1}, TSIH: tsih, CmdSN: 1, DataLen: len(text)}
@@ -128,7 +129,7 @@ func TestAbortEndsAHeldCommandForGood(t *testing.T) {
 		}
 		h.Release()
 		c.quiet()
-		if r.first(0) != 0 || r.buffered != 0 {
+		if r.first(0) != 0 || r.Buffers.Held() != 0 {
 			t.Errorf("function %d: the write was executed", function)
 		}
 		if function == pdu.TMFAbortTask && c.tmf(function, itt) != pdu.TMFNoTask {
@@ -174,13 +175,13 @@ func TestAResetWhileDataArrivesEndsThatWrite(t *testing.T) {
 			t.Fatalf("block %d of the other write is %d", lba, r.first(100+lba))
 		}
 	}
-	if r.first(0) != 0 || r.buffered != 0 || a.c.Closing() {
-		t.Errorf("block %d, %d bytes out, closing %v", r.first(0), r.buffered, a.c.Closing())
+	if r.first(0) != 0 || r.Buffers.Held() != 0 || a.c.Closing() {
+		t.Errorf("block %d, %d bytes out, closing %v", r.first(0), r.Buffers.Held(), a.c.Closing())
 	}
 	a.write(wire[:60]) // and one that breaks off in the middle leaks nothing
 	a.c.Gone()
-	if r.buffered != 0 {
-		t.Error(r.buffered)
+	if r.Buffers.Held() != 0 {
+		t.Error(r.Buffers.Held())
 	}
 }
 
@@ -297,7 +298,7 @@ func TestAUnitIsTheSameAtEveryPortalUntilItIsSwapped(t *testing.T) {
 	if err := a.SameVolume(b); err != nil || a.Identity().Weak() || a.RelativePort != 1 || b.RelativePort != 2 || a.Group != 1 {
 		t.Errorf("%v, %+v", err, a.Identity())
 	}
-	if l := a.Limits(); l.Size != 1<<20 || !l.WriteCache || !l.FUA || l.MaxTransfer != maxTransfer || l.MaxZero != maxZero ||
+	if l := a.Limits(); l.Size != 1<<20 || !l.WriteCache || !l.FUA || l.MaxTransfer != serve.MaxTransfer || l.MaxZero != maxZero ||
 		l.MaxUnmap != maxUnmapBlocks*512 || !l.ZeroUnmaps || a.Check() != nil {
 		t.Errorf("%+v", l)
 	}

@@ -31,10 +31,10 @@ var ErrNoSpace = errors.New("target: the store is full")
 // aligned is a store that cannot do with blocks smaller than Alignment, bytes.
 type aligned interface{ Alignment() uint64 }
 
-// viewer is a store whose bytes can be sent where they lie. What another write
+// Viewer is a store whose bytes can be sent where they lie. What another write
 // changes meanwhile may be seen half: as on a disk, only concurrent commands
 // can tell.
-type viewer interface{ view(off, n uint64) []byte }
+type Viewer interface{ View(off, n uint64) []byte }
 
 // RAM is a store in memory.
 type RAM struct {
@@ -125,4 +125,5 @@ func (r *RAM) Flush() error { return nil }
 // Close does nothing.
 func (r *RAM) Close() error { return nil }
 
-func (r *RAM) view(off, n uint64) []byte { return r.mem[off : off+n : off+n] }
+// View implements Viewer.
+func (r *RAM) View(off, n uint64) []byte { return r.mem[off : off+n : off+n] }

@@ -18,6 +18,7 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/auth"
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
 )
 
 // DefaultName is the iSCSI name of a target that was given none.
@@ -68,18 +69,6 @@ type Device struct {
 	PhysicalExp               uint8  // physical block is 2^PhysicalExp logical ones
 	Size                      uint64 // bytes; 0 is the store's
 	MaxTransfer               uint32 // bytes of one READ or WRITE, as VPD B0h tells; 0 is 4 MiB
-}
-
-// PortalConfig describes one portal.
-type PortalConfig struct {
-	// Address is what SendTargets tells, host:port. Server fills in its listening
-	// address where it is empty: set it when that is 0.0.0.0 or [::].
-	Address string
-	// TPGT is the target portal group tag (RFC 7143), 0 is 1: sessions are
-	// reinstated within a portal group.
-	TPGT uint16
-	// Group is the ALUA target port group, 0 is 1.
-	Group uint16
 }
 
 var errNoLUN = errors.New("target: a target needs at least one LUN with a store")
@@ -140,10 +129,10 @@ func (d *Device) fill(target string, n uint32, st Store) error {
 			target, n, d.Size, d.BlockSize, st.Size())
 	}
 	if d.MaxTransfer == 0 {
-		d.MaxTransfer = maxTransfer
+		d.MaxTransfer = serve.MaxTransfer
 	}
-	if d.MaxTransfer < d.BlockSize || d.MaxTransfer > maxTransfer {
-		return fmt.Errorf("target %s LUN %d: a transfer limit of %d bytes is not in %d..%d", target, n, d.MaxTransfer, d.BlockSize, maxTransfer)
+	if d.MaxTransfer < d.BlockSize || d.MaxTransfer > serve.MaxTransfer {
+		return fmt.Errorf("target %s LUN %d: a transfer limit of %d bytes is not in %d..%d", target, n, d.MaxTransfer, d.BlockSize, serve.MaxTransfer)
 	}
 	if d.Identity == (scsi.Identity{}) {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d", target, n))

@@ -1,16 +1,16 @@
 package target
 
 import (
-	"time"
-
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
 )
 
 // task is one SCSI command inside the target.
 type task struct {
+	serve.Task
 	sess *session
-	conn *Conn // nil when the connection is gone (late execution)
+	conn *conn // nil when the connection is gone (late execution)
 	unit *unit // nil: no such LUN
 	lun  uint64
 	itt  uint32
@@ -21,11 +21,6 @@ type task struct {
 	read, write bool
 	immediate   bool // took no CmdSN
 	listed      bool // in sess.tasks
-	queued      bool // waits for its job's turn
-	running     bool // a store's job works on it, or it waits for those it ended
-	pinned      bool // a data segment is being received into buf
-	dead        bool // ended while running or pinned
-	mute        bool // its answer is dropped
 
 	buf  []byte // owned, for write data; nil if all came in one PDU
 	data []byte // the write data, buf or the receive buffer
@@ -40,41 +35,35 @@ type task struct {
 	next        [maxOutstandingR2T - 1]solicited
 	nexts       int // of next, those whose data comes after ttt's
 
-	held  *rule
-	due   time.Time
-	skip  bool  // faults no more: it is past them
-	spoil *rule // what happens to its answer; nil: nothing
-
 	// Of execution. A job reads them, and writes buf, result and the store.
-	work    work
-	off, n  uint64 // the range, bytes
-	durable bool   // the store is flushed before the answer
-	reads   bool   // buf is the data to answer with
-	met     bool   // the answer is CONDITION MET
-	result  []byte // parameter data to answer with
-	waits   []*wait
+	bad     scsi.Sense // what the job says
+	off, n  uint64     // the range, bytes
+	durable bool       // the store is flushed before the answer
+	reads   bool       // buf is the data to answer with
+	met     bool       // the answer is CONDITION MET
+	result  []byte     // parameter data to answer with
 }
 
 // solicited is one R2T: its tag, and where its data ends.
 type solicited struct{ ttt, end uint32 }
 
 // immediateFits checks the immediate data of a command against what was negotiated.
-func (c *Conn) immediateFits(p *pdu.SCSICommand, n int) bool {
+func (c *conn) immediateFits(p *pdu.SCSICommand, n int) bool {
 	switch {
 	case n > 0 && !p.Write:
-		c.fail("data with a command that writes nothing")
+		c.Fail("data with a command that writes nothing")
 	case n > 0 && c.params.noImmediate:
-		c.fail("immediate data, but ImmediateData=No")
+		c.Fail("immediate data, but ImmediateData=No")
 	case n > int(min(p.EDTL, c.params.firstBurst)):
-		c.fail("immediate data beyond EDTL or FirstBurstLength")
+		c.Fail("immediate data beyond EDTL or FirstBurstLength")
 	case !p.Final && (c.params.initialR2T || !p.Write):
-		c.fail("unsolicited data announced, but not allowed")
+		c.Fail("unsolicited data announced, but not allowed")
 	}
-	return !c.closing
+	return !c.Closing()
 }
 
 // command begins a SCSI command. t is not nil when its data was received in place.
-func (c *Conn) command(h, data []byte, t *task, landed bool) {
+func (c *conn) command(h, data []byte, t *task, landed bool) {
 	var p pdu.SCSICommand
 	_ = p.Decode(h)
 	if t == nil {
@@ -100,7 +89,7 @@ func (c *Conn) command(h, data []byte, t *task, landed bool) {
 		t.need = min(want, p.EDTL)
 	}
 	switch {
-	case want > maxTransfer || landed && t.buf == nil && p.EDTL > maxTransfer:
+	case want > serve.MaxTransfer || landed && t.buf == nil && p.EDTL > serve.MaxTransfer:
 		c.m.check(t, scsi.SenseInvalidCDB)
 	case landed && t.buf == nil:
 		c.m.answer(t, scsi.StatusTaskSetFull, nil)
@@ -112,7 +101,7 @@ func (c *Conn) command(h, data []byte, t *task, landed bool) {
 }
 
 // refused handles commands that never become tasks.
-func (c *Conn) refused(p *pdu.SCSICommand, n int) bool {
+func (c *conn) refused(p *pdu.SCSICommand, n int) bool {
 	s := c.sess
 	switch {
 	case s.discovery:
@@ -159,13 +148,13 @@ func (m *Machine) wants(t *task) uint32 {
 }
 
 // collect gets the rest of a command's write data, or goes on with it.
-func (c *Conn) collect(t *task) {
+func (c *conn) collect(t *task) {
 	if !t.unsolicited && t.got >= t.need {
 		c.m.ready(t)
 		return
 	}
 	if t.buf == nil {
-		if t.edtl > maxTransfer {
+		if t.edtl > serve.MaxTransfer {
 			c.m.check(t, scsi.SenseInvalidCDB)
 			return
 		}
@@ -183,7 +172,7 @@ func (c *Conn) collect(t *task) {
 	}
 }
 
-func (c *Conn) list(t *task) {
+func (c *conn) list(t *task) {
 	if !t.listed {
 		t.listed = true
 		t.sess.tasks[t.itt] = t
@@ -192,7 +181,7 @@ func (c *Conn) list(t *task) {
 
 // ask sends R2Ts (RFC 7143 11.8), as many as may be outstanding. Their data comes
 // in their order: DataSequenceInOrder is Yes.
-func (c *Conn) ask(t *task) {
+func (c *conn) ask(t *task) {
 	if t.burst <= t.got && t.nexts > 0 { // the next one's turn
 		t.ttt, t.burst = t.next[0].ttt, t.next[0].end
 		t.nexts--
@@ -204,7 +193,7 @@ func (c *Conn) ask(t *task) {
 	}
 }
 
-func (c *Conn) r2t(t *task) {
+func (c *conn) r2t(t *task) {
 	n := min(t.need-t.asked, c.params.maxBurst)
 	c.m.ttt = (c.m.ttt + 1) & 0x7fffffff // never NoTag
 	w := c.window(false)
@@ -218,12 +207,12 @@ func (c *Conn) r2t(t *task) {
 		t.next[t.nexts] = solicited{p.TTT, t.asked}
 		t.nexts++
 	}
-	p.Put(c.out.header())
-	c.out.seal(c.layout)
+	p.Put(c.head())
+	c.seal()
 }
 
 // fits checks a Data-Out of n bytes against what its task waits for (RFC 7143 11.7).
-func (c *Conn) fits(t *task, h []byte, n int) bool {
+func (c *conn) fits(t *task, h []byte, n int) bool {
 	var p pdu.DataOut
 	_ = p.Decode(h)
 	limit := t.burst
@@ -231,10 +220,10 @@ func (c *Conn) fits(t *task, h []byte, n int) bool {
 		limit = min(t.edtl, c.params.firstBurst)
 	}
 	switch {
-	case t.held != nil || t.queued || t.running || t.buf == nil || !t.unsolicited && t.got >= t.burst:
+	case t.Waits() || t.buf == nil || !t.unsolicited && t.got >= t.burst:
 		return false // stale: it has all its data
 	case t.unsolicited != (p.TTT == pdu.NoTag) || !t.unsolicited && p.TTT != t.ttt:
-		c.fail("Data-Out with a transfer tag nobody gave")
+		c.Fail("Data-Out with a transfer tag nobody gave")
 		return false
 	case p.DataSN != t.dataSN, p.Offset != t.got, uint64(p.Offset)+uint64(n) > uint64(limit):
 		c.m.check(t, senseDataLost) // with ErrorRecoveryLevel 0 the command is lost
@@ -244,11 +233,11 @@ func (c *Conn) fits(t *task, h []byte, n int) bool {
 }
 
 // dataOut takes write data.
-func (c *Conn) dataOut(h, data []byte, landedFor *task) {
+func (c *conn) dataOut(h, data []byte, landedFor *task) {
 	t := c.sess.tasks[pdu.ITT(h)]
 	if landedFor != nil {
-		landedFor.pinned = false
-		if landedFor.dead {
+		landedFor.Pinned = false
+		if landedFor.Dead {
 			c.m.free(landedFor)
 			return
 		}
@@ -286,7 +275,7 @@ func (m *Machine) ready(t *task) {
 	if m.attended(t) {
 		return
 	}
-	if !t.skip && len(m.rules) > 0 && m.spoil(t) {
+	if m.Meet(&t.Task) {
 		return
 	}
 	m.execute(t)
@@ -317,28 +306,18 @@ func (m *Machine) unlist(t *task) {
 }
 
 // abort ends a task without an answer: it does not execute. A job of its that
-// runs goes on: see whenOver.
+// runs goes on: see WhenOver.
 func (m *Machine) abort(t *task) {
 	m.stats.Aborted++
 	m.unlist(t)
-	if t.held != nil {
-		t.held.forget(t)
-	}
-	if !t.due.IsZero() {
-		m.undelay(t)
-	}
-	if t.queued {
-		m.unqueue(t)
-	}
+	free := m.Cancel(&t.Task)
 	m.open(t)
 	if t.conn == nil {
-		m.late--
+		m.NotLate()
 	}
-	if t.running || t.pinned {
-		t.dead = true
-		return
+	if free {
+		m.free(t)
 	}
-	m.free(t)
 }
 
 // open gives the command's place in the window back.

@@ -7,7 +7,7 @@ import (
 
 // tmf is task management (RFC 7143 11.5). The answer says that what was ended is
 // over: it waits for the jobs that cannot be called back (I3).
-func (c *Conn) tmf(h []byte) {
+func (c *conn) tmf(h []byte) {
 	var p pdu.TMFRequest
 	_ = p.Decode(h)
 	c.advance(p.Immediate)
@@ -23,21 +23,21 @@ func (c *Conn) tmf(h []byte) {
 	s := c.sess
 	s.waitingTMF++
 	c.m.whenOver(over, func() {
-		if s.waitingTMF--; !c.closing {
+		if s.waitingTMF--; !c.Closing() {
 			c.tmfResponse(p.ITT, pdu.TMFComplete)
 		}
 	})
 }
 
-func (c *Conn) tmfResponse(itt uint32, response uint8) {
+func (c *conn) tmfResponse(itt uint32, response uint8) {
 	r := pdu.TMFResponse{ITT: itt, Response: response, Window: c.window(true)}
-	r.Put(c.out.header())
-	c.out.seal(c.layout)
-	c.touch()
+	r.Put(c.head())
+	c.seal()
+	c.Touch()
 }
 
 // manage ends the tasks the function is about; over matches their jobs.
-func (c *Conn) manage(p *pdu.TMFRequest) (over func(t *task) bool, bad uint8) {
+func (c *conn) manage(p *pdu.TMFRequest) (over func(t *task) bool, bad uint8) {
 	s := c.sess
 	switch p.Function {
 	case pdu.TMFAbortTask:
@@ -63,17 +63,15 @@ func (c *Conn) manage(p *pdu.TMFRequest) (over func(t *task) bool, bad uint8) {
 
 // abortTask ends one task. One that was ended before, and whose job still runs,
 // is not over either: an initiator may ask twice.
-func (c *Conn) abortTask(tag uint32) (over func(t *task) bool, bad uint8) {
+func (c *conn) abortTask(tag uint32) (over func(t *task) bool, bad uint8) {
 	s := c.sess
 	over = func(t *task) bool { return t.sess == s && t.itt == tag }
 	if t := s.tasks[tag]; t != nil {
 		c.m.abort(t)
 		return over, pdu.TMFComplete
 	}
-	for _, t := range c.m.running {
-		if over(t) {
-			return over, pdu.TMFComplete
-		}
+	if c.m.Runs(tasks(over)) {
+		return over, pdu.TMFComplete
 	}
 	return nil, pdu.TMFNoTask
 }
@@ -81,7 +79,7 @@ func (c *Conn) abortTask(tag uint32) (over func(t *task) bool, bad uint8) {
 // resetUnit ends the tasks of a unit: this session's for ABORT TASK SET, else
 // everybody's. Others then see a unit attention, after a reset the one who
 // asked too (SAM-5 5.14, 6.3.3).
-func (c *Conn) resetUnit(u *unit, function uint8) {
+func (c *conn) resetUnit(u *unit, function uint8) {
 	m := c.m
 	for _, s := range m.sessions {
 		if function == pdu.TMFAbortTaskSet && s != c.sess {

@@ -1,4 +1,4 @@
-package target
+package serve
 
 import (
 	"net"
@@ -26,13 +26,20 @@ func (l *shortListener) Accept() (net.Conn, error) {
 
 func (l *shortListener) Close() error { l.closed.Store(true); return nil }
 
+// deaf is a machine that takes no connection.
+type deaf struct{ Core }
+
+func (*deaf) Name() string                        { return "deaf" }
+func (*deaf) AddPortal(PortalConfig) (int, error) { return 1, nil }
+func (*deaf) RemovePortal(int) error              { return nil }
+func (*deaf) Connect(int, time.Time) *Conn        { return nil }
+func (*deaf) Tick(time.Time)                      {}
+func (*deaf) Next() (time.Time, bool)             { return time.Time{}, false }
+
 func TestAShortageOfFilesDoesNotSpin(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T, l net.Listener) (end func() error){
 		"portal": func(t *testing.T, l net.Listener) func() error {
-			s, err := New(Config{LUNs: []LUN{{Store: NewRAM(512)}}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := New(&deaf{})
 			p, err := s.join("a:1", PortalConfig{})
 			if err != nil {
 				t.Fatal(err)
