@@ -6,33 +6,15 @@ package auth
 
 import (
 	"crypto/md5" //nolint:gosec // CHAP_A=5 is what every target speaks (RFC 7143 12.1.3)
-	"crypto/rand"
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"io"
-	"sync"
+
+	"github.com/csi-mpath/csi-mpath/pkg/secret"
 )
 
-const redacted = "[redacted]"
-
 // Secret is a CHAP secret. It never prints itself (I10).
-type Secret string
-
-// String hides the secret.
-func (Secret) String() string { return redacted }
-
-// GoString hides the secret.
-func (Secret) GoString() string { return redacted }
-
-// MarshalText hides the secret, in JSON and YAML as well.
-func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
-
-// MarshalJSON hides the secret.
-func (Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + redacted + `"`), nil }
-
-// Format hides the secret whatever the verb is: %x would print its bytes.
-func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
+type Secret = secret.Text
 
 // Credentials are what one end needs. User and Secret prove the initiator to
 // the target; MutualUser and MutualSecret, if set, prove the target.
@@ -70,15 +52,15 @@ func (c *Credentials) Check() error {
 	return nil
 }
 
-func checkPart(what, user string, secret Secret) error {
+func checkPart(what, user string, s Secret) error {
 	switch {
 	case user == "":
 		return fmt.Errorf("%s secret given without a user name", what)
 	case len(user) > MaxUser:
 		return fmt.Errorf("%s user name is longer than %d bytes", what, MaxUser)
-	case len(secret) < MinSecret:
+	case len(s) < MinSecret:
 		return fmt.Errorf("%s secret is shorter than %d bytes (RFC 7143 9.2.1): set a longer one on both ends", what, MinSecret)
-	case len(secret) > MaxSecret:
+	case len(s) > MaxSecret:
 		return fmt.Errorf("%s secret is longer than %d bytes", what, MaxSecret)
 	}
 	return nil
@@ -86,54 +68,28 @@ func checkPart(what, user string, secret Secret) error {
 
 // Response is the CHAP response with MD5 (RFC 1994 4.1): the hash of
 // identifier, secret and challenge.
-func Response(id byte, secret Secret, challenge []byte) [responseLen]byte {
+func Response(id byte, s Secret, challenge []byte) [responseLen]byte {
 	h := md5.New() //nolint:gosec // see the import
 	_, _ = h.Write([]byte{id})
-	_, _ = h.Write([]byte(secret))
+	_, _ = h.Write([]byte(s))
 	_, _ = h.Write(challenge)
 	return [responseLen]byte(h.Sum(nil))
 }
 
-// Nonces makes challenges and recognizes those it made lately: a peer that
-// sends one back wants us to answer our own question (RFC 7143 9.2.1). Share
-// one among all logins of a process. Its zero value is ready.
+// Nonces makes identifiers and challenges, and recognizes those it made lately.
+// Share one among all logins of a process. Its zero value is ready.
 type Nonces struct {
-	// Rand is the source; nil is crypto/rand.
-	Rand io.Reader
-
-	mu     sync.Mutex
-	recent [recentChallenges][ChallengeLen]byte
-	n      int
+	secret.Challenges
 }
 
 // New makes an identifier and a challenge.
 func (o *Nonces) New() (id byte, challenge []byte, err error) {
-	src := o.Rand
-	if src == nil {
-		src = rand.Reader
+	var b [1]byte
+	if err = o.Random(b[:]); err == nil {
+		challenge, err = o.Challenges.New(ChallengeLen)
 	}
-	b := make([]byte, 1+ChallengeLen)
-	if _, err := io.ReadFull(src, b); err != nil {
+	if err != nil {
 		return 0, nil, fmt.Errorf("CHAP challenge: %w", err)
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.recent[o.n%recentChallenges] = [ChallengeLen]byte(b[1:])
-	o.n++
-	return b[0], b[1:], nil
-}
-
-// Mine reports whether challenge is one of the last we made.
-func (o *Nonces) Mine(challenge []byte) bool {
-	if len(challenge) != ChallengeLen {
-		return false
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for i := range min(o.n, recentChallenges) {
-		if o.recent[i] == [ChallengeLen]byte(challenge) {
-			return true
-		}
-	}
-	return false
+	return b[0], challenge, nil
 }

@@ -15,7 +15,4 @@ const (
 	responseLen = 16
 	// algMD5 is CHAP_A for MD5 (RFC 7143 12.1.3).
 	algMD5 = "5"
-	// recentChallenges is how many challenges of ours are remembered, to
-	// recognize one that comes back on another connection.
-	recentChallenges = 256
 )
