@@ -32,7 +32,7 @@ type array struct {
 	paths   []*nullPath
 	waiting []execution // oldest first; due only grows
 	free    time.Duration
-	touched []bool // paths with answers since their last batch end
+	touched []uint64 // by path: lanes with answers since its last batch end
 
 	commands atomic.Int64
 	bad      atomic.Int64
@@ -49,7 +49,7 @@ type execution struct {
 }
 
 func newArray(pr price, paths []*nullPath) *array {
-	a := &array{price: pr, base: time.Now(), paths: paths, touched: make([]bool, len(paths)),
+	a := &array{price: pr, base: time.Now(), paths: paths, touched: make([]uint64, len(paths)),
 		wake: make(chan struct{}, 1), done: make(chan struct{})}
 	for i, p := range paths {
 		p.vectors = true
@@ -142,16 +142,15 @@ func (a *array) answer() (n int) {
 		}
 		p := a.paths[e.path]
 		p.queues[e.c.Lane].answered.Add(1)
-		p.answer(e.c)
-		a.touched[e.path] = true
+		a.touched[e.path] |= p.answer(e.c)
 		n++
 	}
 	a.waiting = a.waiting[:copy(a.waiting, a.waiting[n:])]
 	a.commands.Add(int64(n))
 	for i := range a.touched {
-		if a.touched[i] {
-			a.touched[i] = false
-			a.paths[i].sink.BatchEnd()
+		if lanes := a.touched[i]; lanes != 0 {
+			a.touched[i] = 0
+			a.paths[i].sink.BatchEnd(lanes)
 		}
 	}
 	return n

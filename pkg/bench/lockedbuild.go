@@ -75,13 +75,13 @@ func (h *hander) start(p *nullPath) {
 		for c := range h.work {
 			h.build.mu.Lock()
 			p.queues[c.Lane].answered.Add(1)
-			p.answer(c)
+			lanes := p.answer(c)
 			for n := 1; n < h.batch && len(h.work) > 0; n++ {
 				c := <-h.work
 				p.queues[c.Lane].answered.Add(1)
-				p.answer(c)
+				lanes |= p.answer(c)
 			}
-			p.sink.BatchEnd()
+			p.sink.BatchEnd(lanes)
 			h.build.mu.Unlock()
 		}
 	}()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,8 +33,8 @@ type reader interface {
 // a queue per lane, and nothing behind them. Kick answers what it would send, on
 // the submitter's goroutine, or a reader does.
 //
-// A queue is filled by its lane and emptied by whoever kicks, which nearly
-// always is the same lane; emptying is one swap, so that others may. A command's
+// A queue is filled by its lane and emptied by whoever answers: the lane as it
+// kicks, or a reader. A command's
 // entry in the table belongs to the holder of its tag: it is no atomic, so that
 // the race detector sees a tag that two hold.
 type nullPath struct {
@@ -44,12 +43,7 @@ type nullPath struct {
 	tags   *tagset.Set
 	table  []nullEntry // by tag: who holds it
 	queues []nullQueue // by lane
-	_      [64]byte
-	// pending has a bit for each queue that may hold something: set by who
-	// submits, taken by who kicks.
-	pending atomic.Uint64
-	_       [56]byte
-	reader  reader // nil: answered at once, by who kicks
+	reader reader      // nil: answered at once, by who kicks
 	// vectors: it takes payloads in pieces, so contiguous requests may be joined.
 	vectors bool
 	gone    atomic.Bool
@@ -127,37 +121,33 @@ func (p *nullPath) Submit(c *blk.Command, lane int) bool {
 	p.table[tag].cmd = c
 	c.Tag = uint32(tag)
 	p.queues[lane].Push(c)
-	if bit := uint64(1) << lane; p.pending.Load()&bit == 0 {
-		p.pending.Or(bit)
-	}
 	return true
 }
 
-func (p *nullPath) Kick() {
+func (p *nullPath) Kick(lane int) {
 	if p.reader != nil {
 		p.reader.take(p)
 		return
 	}
-	for m := p.pending.Swap(0); m != 0; m &= m - 1 {
-		p.answerAll(&p.queues[bits.TrailingZeros64(m)])
-	}
+	p.answerAll(&p.queues[lane])
 }
 
 // answerAll answers what a lane has queued.
 func (p *nullPath) answerAll(q *nullQueue) {
-	n := int64(0)
+	n, lanes := int64(0), uint64(0)
 	for c := q.Drain(); c != nil; n++ {
 		next := c.Next
-		p.answer(c)
+		lanes |= p.answer(c)
 		c = next
 	}
 	if n > 0 {
 		q.answered.Add(n)
-		p.sink.BatchEnd()
+		p.sink.BatchEnd(lanes)
 	}
 }
 
-func (p *nullPath) answer(c *blk.Command) {
+// answer completes a command and returns its lane's bit.
+func (p *nullPath) answer(c *blk.Command) (lane uint64) {
 	e := &p.table[c.Tag]
 	if e.cmd != c {
 		p.bad.Add(1)
@@ -166,7 +156,9 @@ func (p *nullPath) answer(c *blk.Command) {
 	p.tags.Put(int(c.Tag))
 	c.Next = nil
 	c.Verdict = blk.Verdict{}
+	lane = c.LaneBit()
 	p.sink.Complete(c)
+	return lane
 }
 
 func (p *nullPath) answered() (n int64) {

@@ -50,12 +50,13 @@ func (m *pump) run(p *nullPath) {
 			if l.first == nil {
 				break
 			}
+			lanes := uint64(0)
 			for ; l.first != nil && tokens >= 1; tokens-- {
 				c := l.take()
 				p.queues[c.Lane].answered.Add(1)
-				p.answer(c)
+				lanes |= p.answer(c)
 			}
-			p.sink.BatchEnd()
+			p.sink.BatchEnd(lanes)
 		}
 	}
 }

@@ -129,6 +129,10 @@ func (c *Command) Piece(off uint32) []byte {
 	return nil
 }
 
+// LaneBit is the command's lane as BatchEnd wants it. Read it before Complete:
+// then the command may be in use again.
+func (c *Command) LaneBit() uint64 { return 1 << (c.Lane & 63) }
+
 // NextPtr makes Command a member of an mpsc.Queue.
 func (c *Command) NextPtr() **Command { return &c.Next }
 
@@ -139,8 +143,9 @@ type Sink interface {
 	// Complete returns a command with its Verdict set. A path with several
 	// queues may have several readers.
 	Complete(c *Command)
-	// BatchEnd is called once after one or more Complete calls.
-	BatchEnd()
+	// BatchEnd is called by a reader once after one or more of its Complete calls.
+	// lanes has the LaneBit of each command that was in them.
+	BatchEnd(lanes uint64)
 	// Evidence reports unit attentions and events that came with no command of
 	// this sink, or with one (then before its Complete).
 	Evidence(e Evidence)

@@ -44,16 +44,17 @@ func (p *nullPath) Submit(c *blk.Command, _ int) bool {
 	return true
 }
 
-func (p *nullPath) Kick() {
-	c := p.first
+func (p *nullPath) Kick(int) {
+	c, lanes := p.first, uint64(0)
 	p.first, p.last = nil, nil
 	for c != nil {
 		next := c.Next
 		c.Next = nil
+		lanes |= c.LaneBit()
 		p.sink.Complete(c)
 		c = next
 	}
-	p.sink.BatchEnd()
+	p.sink.BatchEnd(lanes)
 }
 
 // nullClient counts answers.

@@ -26,9 +26,10 @@ func TestALaneThatGoesBetweenAnAnswerAndItsBatchEndIsStillFlushed(t *testing.T) 
 		l.Submit(&blk.Request{Op: blk.Write, Len: testBlock, Buf: make([]byte, testBlock), Owner: c})
 		q := r.paths[0].q
 		f := q.take(0)
+		lane := f.c.LaneBit()
 		q.sink.Complete(f.c)
 		l.Close()
-		q.sink.BatchEnd()
+		q.sink.BatchEnd(lane)
 		if c.sent != 1 {
 			t.Fatal("the answer is held for ever: its connection would never end")
 		}

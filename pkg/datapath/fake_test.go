@@ -156,7 +156,7 @@ func (q *fakeQueue) Submit(c *blk.Command, _ int) bool {
 }
 
 // Kick puts the payload on the wire: from here on the target has its own copy.
-func (q *fakeQueue) Kick() {
+func (q *fakeQueue) Kick(int) {
 	q.p.mu.Lock()
 	for _, f := range q.pending {
 		if !f.kicked && !q.gated {
@@ -252,8 +252,9 @@ func (p *fakePath) answer(i int, v blk.Verdict) bool {
 	if v.Evidence != 0 {
 		q.sink.Evidence(v.Evidence)
 	}
+	lane := f.c.LaneBit()
 	q.sink.Complete(f.c)
-	q.sink.BatchEnd()
+	q.sink.BatchEnd(lane)
 	return true
 }
 
@@ -268,8 +269,9 @@ func (p *fakePath) answerAll(q *fakeQueue) {
 			p.disk.fill(f.c)
 		}
 		f.c.Verdict = blk.Verdict{}
+		lane := f.c.LaneBit()
 		q.sink.Complete(f.c)
-		q.sink.BatchEnd()
+		q.sink.BatchEnd(lane)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 //
 // Set before it is published and constant: path, inc, q. Under the device's
 // control lock: facts, access, suspended. By the lanes' runners and the path's
-// readers: loads, history, touched, answered. By the judge alone: ended, moved.
+// readers: loads, history, answered. By the judge alone: ended, moved.
 // evidence is set by a reader and taken by the path's control goroutine.
 //
 // What every request reads comes first, apart from what every batch writes.
@@ -34,7 +34,6 @@ type live struct {
 	loads    [MaxLanes]pathsel.Load
 	history  pathsel.History
 	answered atomic.Uint64 // of all lanes, packed, as of the last BatchEnd, if the selector needs it
-	touched  atomic.Uint64 // lanes with answers held since the last BatchEnd
 	evidence atomic.Uint32 // blk.Evidence not yet handled
 	_        [64]byte
 
@@ -43,26 +42,19 @@ type live struct {
 }
 
 // Complete implements blk.Sink.
-//
-// The lane is marked after its answer: another reader's BatchEnd that takes an
-// earlier mark would flush before there is anything, and nobody after.
 func (lv *live) Complete(c *blk.Command) {
-	lane := c.Lane // the command may be used again once it is answered
-	l := lv.dev.lanes[lane].Load()
-	lv.loads[lane].End(c.Len)
+	l := lv.dev.lanes[c.Lane].Load()
+	lv.loads[c.Lane].End(c.Len)
 	l.partDone(l.slots.at(c.Slot), c.Verdict)
-	if bit := uint64(1) << lane; lv.touched.Load()&bit == 0 {
-		lv.touched.Or(bit)
-	}
 }
 
 // BatchEnd implements blk.Sink: one answer flush and at most one run per lane.
-func (lv *live) BatchEnd() {
+func (lv *live) BatchEnd(lanes uint64) {
 	if lv.dev.selector.Needs() == pathsel.NeedsHistory {
 		lv.history.Finished(lv.dev.now(), lv.takeAnswered())
 	}
-	for m := lv.touched.Swap(0); m != 0; m &= m - 1 {
-		l := lv.dev.lanes[bits.TrailingZeros64(m)].Load()
+	for ; lanes != 0; lanes &= lanes - 1 {
+		l := lv.dev.lanes[bits.TrailingZeros64(lanes)].Load()
 		if l == nil {
 			continue // closed, and its last answer was flushed as it went
 		}
@@ -124,14 +116,16 @@ func (lv *live) Evidence(e blk.Evidence) {
 func (lv *live) Lost(first *blk.Command, cause error) {
 	grown := lv.dev.retire(lv, cause)
 	lv.dev.doubt.register(lv, first)
+	lanes := uint64(0)
 	for c := first; c != nil; {
 		next := c.Next
 		c.Next = nil
 		c.Verdict = blk.Verdict{Class: blk.PathLost, Status: blk.IOError}
+		lanes |= c.LaneBit()
 		lv.Complete(c)
 		c = next
 	}
-	lv.BatchEnd()
+	lv.BatchEnd(lanes)
 	lv.dev.kickAll()
 	lv.dev.announce(grown)
 	close(lv.gone)

@@ -33,8 +33,8 @@ type Queue interface {
 	// then nothing was queued. lane is a hint for its tag allocator. It never
 	// blocks. A command it took ends in exactly one of sink.Complete and sink.Lost.
 	Submit(c *blk.Command, lane int) bool
-	// Kick sends what was submitted. It never blocks.
-	Kick()
+	// Kick sends what was submitted with the same lane. It never blocks.
+	Kick(lane int)
 	// Refresh reads identity, size and access state again. After evidence of a
 	// changed identity the queue sends nothing until Resume.
 	Refresh(ctx context.Context) (Facts, error)

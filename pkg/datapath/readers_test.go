@@ -14,7 +14,7 @@ type crossed struct {
 }
 
 func (c *crossed) Complete(*blk.Request) {
-	c.lv.BatchEnd()
+	c.lv.BatchEnd(1)
 	c.answered = true
 }
 

@@ -246,7 +246,7 @@ func (l *Lane) pop() {
 
 func (l *Lane) kickQueues() {
 	for i, lv := range l.dirty {
-		lv.q.Kick()
+		lv.q.Kick(int(l.id))
 		l.dirty[i] = nil
 	}
 	l.dirty = l.dirty[:0]

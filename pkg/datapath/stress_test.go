@@ -68,7 +68,7 @@ func (q *busyQueue) Submit(c *blk.Command, _ int) bool {
 	return true
 }
 
-func (q *busyQueue) Kick() {
+func (q *busyQueue) Kick(int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.gone {
@@ -100,14 +100,16 @@ func (q *busyQueue) read(rng *rand.Rand) {
 			if n == 0 {
 				break
 			}
+			lanes := uint64(0)
 			for _, c := range batch {
+				lanes |= c.LaneBit()
 				q.execute(c, rng)
 				q.mu.Lock()
 				q.out--
 				q.mu.Unlock()
 				q.sink.Complete(c)
 			}
-			q.sink.BatchEnd()
+			q.sink.BatchEnd(lanes)
 			q.mu.Lock()
 			q.readers--
 			q.mu.Unlock()

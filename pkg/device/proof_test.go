@@ -43,7 +43,7 @@ type evidenceSink struct {
 }
 
 func (*evidenceSink) Complete(*blk.Command)      {}
-func (*evidenceSink) BatchEnd()                  {}
+func (*evidenceSink) BatchEnd(uint64)            {}
 func (s *evidenceSink) Evidence(e blk.Evidence)  { s.seen |= e }
 func (s *evidenceSink) Lost(*blk.Command, error) { close(s.gone) }
 

@@ -95,7 +95,7 @@ func (w *way) alive() bool {
 // unit is a session's view of the volume: a LUN or a namespace.
 type unit interface {
 	Submit(c *blk.Command, lane int) bool
-	Kick()
+	Kick(lane int)
 	Gate() uint32
 	Resume(upTo uint32)
 	Latency() time.Duration
@@ -118,7 +118,7 @@ func (v *view) Facts() datapath.Facts { return v.facts }
 func (v *view) Submit(c *blk.Command, lane int) bool { return v.u.Submit(c, lane) }
 
 // Kick implements datapath.Queue.
-func (v *view) Kick() { v.u.Kick() }
+func (v *view) Kick(lane int) { v.u.Kick(lane) }
 
 // Stats implements datapath.Queue.
 func (v *view) Stats() datapath.QueueStats {

@@ -228,7 +228,7 @@ func newWaiter() *waiter {
 }
 
 func (w *waiter) Complete(c *blk.Command) { w.done <- c }
-func (w *waiter) BatchEnd()               {}
+func (w *waiter) BatchEnd(uint64)         {}
 func (w *waiter) Evidence(blk.Evidence)   {}
 func (w *waiter) Lost(first *blk.Command, _ error) {
 	if w.onLost != nil {
@@ -249,7 +249,7 @@ func do(t testing.TB, l *LUN, w *waiter, cmds ...*blk.Command) {
 		for sent < len(cmds) && l.Submit(cmds[sent], 0) {
 			sent++
 		}
-		l.Kick()
+		l.Kick(0)
 		select {
 		case c := <-w.done:
 			back++

@@ -46,7 +46,7 @@ type LUN struct {
 
 	// Reader's.
 	doubts  uint32 // evidence so far
-	touched bool   // completed something in this batch
+	touched uint64 // lanes that something was completed for in this batch
 }
 
 // SetProfile says how the unit is addressed and what it can do. Until it was
@@ -80,8 +80,8 @@ func (l *LUN) Submit(c *blk.Command, lane int) bool {
 }
 
 // Kick sends what was submitted, on the caller's goroutine if nobody else is
-// sending. It never blocks.
-func (l *LUN) Kick() { l.s.kick() }
+// sending: of every lane, they share the connection. It never blocks.
+func (l *LUN) Kick(int) { l.s.kick() }
 
 // Gate is what Resume wants: ask before the identification begins.
 func (l *LUN) Gate() uint32 { return l.gate.Load() }

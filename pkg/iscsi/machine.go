@@ -110,8 +110,8 @@ func (m *machine) complete(k *task) {
 	}
 	m.tasks.put(k)
 	l.inflight.Add(-1)
+	m.rx.touch(l, c.LaneBit())
 	l.sink.Complete(c)
-	m.rx.touch(l)
 }
 
 // completeEarly completes what the sender has let go of. Reader only.

@@ -122,20 +122,21 @@ func (r *receiver) abort(k *task) bool {
 	return true
 }
 
-// touch notes that l wants a BatchEnd.
-func (r *receiver) touch(l *LUN) {
-	if !l.touched {
-		l.touched = true
+// touch notes that l wants a BatchEnd for a lane.
+func (r *receiver) touch(l *LUN, lane uint64) {
+	if l.touched == 0 {
 		r.touched = append(r.touched, l)
 	}
+	l.touched |= lane
 }
 
 // endBatch tells the units that completed something.
 func (r *receiver) endBatch() {
 	for i, l := range r.touched {
-		l.touched = false
+		lanes := l.touched
+		l.touched = 0
 		r.touched[i] = nil
-		l.sink.BatchEnd()
+		l.sink.BatchEnd(lanes)
 	}
 	r.touched = r.touched[:0]
 }

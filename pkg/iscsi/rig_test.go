@@ -41,7 +41,7 @@ func (r *recorder) Complete(c *blk.Command) {
 		r.again(c)
 	}
 }
-func (r *recorder) BatchEnd() { r.batches++ }
+func (r *recorder) BatchEnd(uint64) { r.batches++ }
 func (r *recorder) Evidence(e blk.Evidence) {
 	r.evidence |= e
 	r.seenAt = len(r.done)

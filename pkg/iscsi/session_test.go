@@ -81,7 +81,7 @@ func TestABufferReusedAfterLostIsNeverSent(t *testing.T) {
 			cmds = append(cmds, &blk.Command{Op: blk.Write, Off: uint64(i) << 18, Len: 256 << 10, Buf: bytes.Repeat([]byte{1}, 256<<10)})
 			l.Submit(cmds[i], 0)
 		}
-		l.Kick()
+		l.Kick(0)
 		conn := <-stalled
 		poisoned := 0
 		w.onLost = func() {
@@ -123,7 +123,7 @@ func (w *tally) add(c *blk.Command, n int) {
 }
 
 func (w *tally) Complete(c *blk.Command) { w.add(c, -1) }
-func (w *tally) BatchEnd()               {}
+func (w *tally) BatchEnd(uint64)         {}
 func (w *tally) Evidence(blk.Evidence)   {}
 func (w *tally) Lost(first *blk.Command, _ error) {
 	for c := first; c != nil; c = c.Next {
@@ -155,7 +155,7 @@ func TestEveryCommandComesBackOnceWhenTheSessionDiesUnderLoad(t *testing.T) {
 					} else if s.Err() != nil {
 						return
 					}
-					l.Kick()
+					l.Kick(0)
 				}
 			}()
 		}
@@ -202,7 +202,7 @@ func TestAnEarlyResponseIsCompletedWhenTheSocketHasTakenThePayload(t *testing.T)
 			t.Fatal("not taken")
 		}
 	}
-	l.Kick()
+	l.Kick(0)
 	close(hold)
 	for range cmds {
 		select {
@@ -226,7 +226,7 @@ func TestABlackHoleLosesTheSession(t *testing.T) {
 	s, l, w := f.open(cfg)
 	c := read(0, 512)
 	l.Submit(c, 0)
-	l.Kick()
+	l.Kick(0)
 	lost := <-w.lost // when exactly: TestABlackHoleIsSeenWithinPathTimeoutAnd200ms
 	if len(lost) != 1 || lost[0] != c || !c.Sent || !errors.Is(s.Err(), ErrPathTimeout) || !strings.Contains(s.Err().Error(), cfg.Portal) {
 		t.Errorf("%d lost, %v", len(lost), s.Err())
@@ -247,7 +247,7 @@ func TestPingsKeepASlowCommandAlive(t *testing.T) {
 	cfg.PathTimeout = 4 * time.Second // an answer may take half of it
 	s, l, _ := f.open(cfg)
 	l.Submit(read(0, 512), 0)
-	l.Kick()
+	l.Kick(0)
 	for range 3 {
 		select {
 		case <-pinged:
@@ -267,7 +267,7 @@ func TestACommandNobodyAnswersIsAborted(t *testing.T) {
 	_, l, w := f.open(cfg)
 	c := write(0, 4096)
 	l.Submit(c, 0)
-	l.Kick()
+	l.Kick(0)
 	select {
 	case <-w.done:
 	case <-w.lost:
@@ -287,7 +287,7 @@ func TestASessionTheTargetWantsToEndIsLoggedOut(t *testing.T) {
 	s, l, w := f.open(f.config())
 	c := read(0, 512)
 	l.Submit(c, 0)
-	l.Kick()
+	l.Kick(0)
 	if <-w.done; c.Verdict.Class != blk.Good {
 		t.Errorf("%v", c.Verdict)
 	}

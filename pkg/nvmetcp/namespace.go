@@ -29,7 +29,7 @@ func (n *Namespace) Submit(c *blk.Command, lane int) bool { return false }
 
 // Kick sends what was submitted, on the caller's goroutine if nobody else is
 // sending. It never blocks.
-func (n *Namespace) Kick() {}
+func (n *Namespace) Kick(lane int) {}
 
 // Gate is what Resume wants: ask before the identification begins. 0: open.
 func (n *Namespace) Gate() uint32 { return 0 }

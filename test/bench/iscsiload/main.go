@@ -106,7 +106,7 @@ func (g *generator) submit(c *blk.Command) {
 }
 
 // BatchEnd reads the clock: once per batch, as iscsi-perf does per command.
-func (g *generator) BatchEnd() {
+func (g *generator) BatchEnd(uint64) {
 	if !g.stopping && time.Now().After(g.end) {
 		g.stop(nil)
 	}
@@ -192,7 +192,7 @@ func (g *generator) measure(s *iscsi.Session) (result, error) {
 	for i := range cmds {
 		g.submit(&cmds[i])
 	}
-	g.lun.Kick()
+	g.lun.Kick(0)
 	<-over
 	took := time.Since(began)
 	runtime.ReadMemStats(&after)
