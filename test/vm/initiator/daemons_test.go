@@ -16,13 +16,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(kmsg.Main(m)) }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // kernelName is what the kernel's initiator calls itself.
 const kernelName = "iqn.2026-01.io.csi-mpath:kernel"
 
@@ -62,7 +55,7 @@ func startDaemons(t *testing.T) {
 				return err
 			}))
 	})
-	must(t, daemons.err)
+	rig.Must(t, daemons.err)
 }
 
 func start(program string, args ...string) error {

@@ -20,7 +20,7 @@ func TestMultipathShowsTwoPriorityGroups(t *testing.T) {
 	a := begin(t)
 	a.attach()
 	out := ""
-	must(t, wait("two groups, the optimized one in use", func() error {
+	rig.Must(t, wait("two groups, the optimized one in use", func() error {
 		out = rig.Sh(t, "multipath -ll "+a.wwid)
 		status := map[string]string{}
 		for _, g := range group.FindAllStringSubmatch(out, -1) {
@@ -61,29 +61,21 @@ func TestAnALUAFlipMovesTheIO(t *testing.T) {
 	a.attach()
 	l := a.load()
 	disks, err := a.disks()
-	must(t, err)
+	rig.Must(t, err)
 	for i, state := range []string{"groups: [{id: 1, state: non-optimized}]", "groups: [{id: 2, state: non-optimized}]",
 		"groups: [{id: 1, state: standby}]", "groups: [{id: 2, state: standby}]"} {
 		now := (i + 1) % 2 // the portal that is optimized
 		a.change(a.text[strings.Index(a.text, "groups:"):strings.Index(a.text, "\n  luns")], state)
-		must(t, wait("the priorities", func() error {
+		rig.Must(t, wait("the priorities", func() error {
 			all, err := a.paths()
 			if err == nil && (all[now].prio != "50" || all[1-now].prio == "50") {
 				err = fmt.Errorf("they are %+v", all)
 			}
 			return err
 		}))
-		// multipathd checks paths with reads of its own: the load is what differs.
-		must(t, wait("the I/O to move", func() error {
-			from, other := requests(t, disks[now]), requests(t, disks[1-now])
-			progress(t, l)
-			if by, rest := requests(t, disks[now])-from, requests(t, disks[1-now])-other; by <= 2*rest {
-				return fmt.Errorf("%s did %d, %s did %d requests", disks[now], by, disks[1-now], rest)
-			}
-			return nil
-		}))
+		l.GoesBy(now, func() ([2]int, error) { return rig.Requests(disks) })
 	}
-	finish(t, l)
+	l.Finish()
 }
 
 // lostPath is what the kernel says when a session is lost and the I/O on it
@@ -103,14 +95,14 @@ func TestAKilledPortalFailsOverAndHeals(t *testing.T) {
 		l.TakeStall()
 		kmsg.Say("portal %s is killed", p)
 		a.e.Door(p).Kill()
-		must(t, a.states(want...))
-		progress(t, l)
+		rig.Must(t, a.states(want...))
+		l.Moves()
 		t.Logf("portal %s killed: longest operation %v", p, l.TakeStall().For)
-		must(t, a.e.Door(p).Start())
-		must(t, a.states("active", "active"))
-		progress(t, l)
+		rig.Must(t, a.e.Door(p).Start())
+		rig.Must(t, a.states("active", "active"))
+		l.Moves()
 	}
-	finish(t, l)
+	l.Finish()
 }
 
 func TestGrowthReachesTheMap(t *testing.T) {
@@ -120,7 +112,7 @@ func TestGrowthReachesTheMap(t *testing.T) {
 	l := a.load()
 	a.change("ram: 64Mi", "ram: 96Mi")
 	rig.Sh(t, "iscsiadm -m session --rescan")
-	must(t, wait("the new size", func() error {
+	rig.Must(t, wait("the new size", func() error {
 		out, err := rig.Try("multipathd resize map " + a.wwid + " && blockdev --getsize64 " + a.device())
 		if err == nil && !strings.HasSuffix(strings.TrimSpace(out), strconv.Itoa(96*mib)) {
 			err = fmt.Errorf("%s", out)
@@ -128,7 +120,7 @@ func TestGrowthReachesTheMap(t *testing.T) {
 		return err
 	}))
 	rig.Sh(t, fmt.Sprintf("dd if=/dev/urandom of=%s bs=1M seek=95 count=1 oflag=direct status=none", a.device()))
-	finish(t, l)
+	l.Finish()
 }
 
 func TestALUNThatComesIsFoundByARescan(t *testing.T) {
@@ -141,7 +133,7 @@ func TestALUNThatComesIsFoundByARescan(t *testing.T) {
 	b := *a
 	b.wwid = "3" + second
 	t.Cleanup(func() { rig.Sh(t, "udevadm settle -t 60; multipath -f "+b.wwid) })
-	must(t, wait("the new map", func() error {
+	rig.Must(t, wait("the new map", func() error {
 		out, err := rig.Try("multipath -ll " + b.wwid)
 		if err == nil && strings.Count(out, "active ready running") != 2 {
 			err = fmt.Errorf("%s", out)
@@ -159,7 +151,7 @@ func TestReservationsFenceAPath(t *testing.T) {
 	a := begin(t)
 	a.attach()
 	disks, err := a.disks()
-	must(t, err)
+	rig.Must(t, err)
 	one, two := "/dev/"+disks[0], "/dev/"+disks[1]
 	sg := func(args, dev string) string { return rig.Sh(t, "sg_persist -n "+args+" "+dev) }
 	put := "dd if=/dev/zero bs=4k count=1 oflag=direct status=none of="

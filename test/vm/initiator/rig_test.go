@@ -3,30 +3,20 @@
 package initiator
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/auth"
 	"github.com/csi-mpath/csi-mpath/pkg/target/config"
 	"github.com/csi-mpath/csi-mpath/pkg/target/estate"
 	"github.com/csi-mpath/csi-mpath/test/vm/kmsg"
 	"github.com/csi-mpath/csi-mpath/test/vm/rig"
-	"github.com/csi-mpath/csi-mpath/test/vm/writers"
 )
 
-const (
-	mib = 1 << 20
-	// patience bounds each wait: the machine is emulated, on a busy host.
-	patience  = 3 * time.Minute
-	pollEvery = 200 * time.Millisecond
-)
+const mib = 1 << 20
 
 // The portals: one each for the two controllers of an ALUA array.
 var portals = [2]string{"127.0.0.1:3260", "127.0.0.2:3260"}
@@ -64,7 +54,7 @@ func begin(t *testing.T) *array {
 	a.wwid = "3" + a.wwid + "0"
 	var err error
 	a.e, err = estate.Open(a.parse(), estate.Options{Secrets: func(string) (auth.Credentials, error) { return credentials, nil }})
-	must(t, err)
+	rig.Must(t, err)
 	t.Cleanup(func() {
 		if err := a.e.Close(); err != nil {
 			t.Error(err)
@@ -77,7 +67,7 @@ func begin(t *testing.T) *array {
 func (a *array) parse() *config.Config {
 	a.t.Helper()
 	c, err := config.Parse([]byte(a.text))
-	must(a.t, err)
+	rig.Must(a.t, err)
 	return c
 }
 
@@ -90,7 +80,7 @@ func (a *array) change(old, with string) {
 	}
 	a.text = text
 	kmsg.Say("%s becomes %s", old, with)
-	must(a.t, a.e.Apply(a.parse()))
+	rig.Must(a.t, a.e.Apply(a.parse()))
 }
 
 func (a *array) discover() {
@@ -120,12 +110,12 @@ func (a *array) attach() {
 	a.t.Helper()
 	rig.Sh(a.t, "iscsiadm -m node -T "+a.name+" --login")
 	a.t.Cleanup(a.detach)
-	must(a.t, a.states("active", "active"))
+	rig.Must(a.t, a.states("active", "active"))
 }
 
 func (a *array) detach() {
 	a.t.Helper()
-	must(a.t, wait("the end of the map", func() error {
+	rig.Must(a.t, wait("the end of the map", func() error {
 		_, err := rig.Try("udevadm settle -t 60; if [ -e /dev/mapper/" + a.wwid + " ]; then multipath -f " + a.wwid + "; fi")
 		return err
 	}))
@@ -135,24 +125,14 @@ func (a *array) detach() {
 // device is the multipath device.
 func (a *array) device() string { return "/dev/mapper/" + a.wwid }
 
-// wait polls until f has no error, and returns its last one when patience ends.
+// wait is rig.Wait that ends when a daemon does.
 func wait(what string, f func() error) error {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for late := time.After(patience); ; {
-		err := f()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-late:
-			return fmt.Errorf("waited %v for %s: %w", patience, what, err)
-		}
+	return rig.Wait(what, func() error {
 		if err := alive(); err != nil {
-			return err
+			return fmt.Errorf("%w: %w", rig.ErrOver, err)
 		}
-	}
+		return f()
+	})
 }
 
 // path is what multipathd says of one path.
@@ -229,44 +209,7 @@ func read(path string) string {
 }
 
 // load is writers at work on the multipath device.
-func (a *array) load() *writers.Load {
+func (a *array) load() *rig.Load {
 	a.t.Helper()
-	l, err := writers.Start(writers.Config{Path: a.device(), Size: mib, Max: 4}, 4)
-	must(a.t, err)
-	progress(a.t, l)
-	return l
-}
-
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func progress(t *testing.T, l *writers.Load) {
-	t.Helper()
-	must(t, l.Progress(within(t)))
-}
-
-// finish ends the load and reads everything back.
-func finish(t *testing.T, l *writers.Load) {
-	t.Helper()
-	stall := l.TakeStall()
-	r, err := l.Stop(within(t))
-	must(t, errors.Join(err, l.Verify(within(t), "")))
-	t.Logf("%d writes, %d reads; longest operation %v", r.Writes, r.Reads, stall.For)
-}
-
-// requests counts what a disk has completed.
-func requests(t *testing.T, disk string) int {
-	t.Helper()
-	f := strings.Fields(read("/sys/block/" + disk + "/stat"))
-	if len(f) < 5 {
-		t.Fatalf("no counters of %s", disk)
-	}
-	reads, err1 := strconv.Atoi(f[0])
-	writes, err2 := strconv.Atoi(f[4])
-	must(t, errors.Join(err1, err2))
-	return reads + writes
+	return rig.StartLoad(a.t, a.device())
 }

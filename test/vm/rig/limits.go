@@ -5,6 +5,10 @@ import "time"
 // Bounds of what the rig waits for. The machine is emulated, often on a busy
 // host: they are many times what is usual.
 const (
+	// Patience bounds each wait for something that must come in the end.
+	Patience  = 3 * time.Minute
+	pollEvery = 200 * time.Millisecond
+
 	commandWithin = 3 * time.Minute  // one shell command
 	stopWithin    = 90 * time.Second // from SIGTERM until the product has ended
 	killGrace     = 5 * time.Second  // from SIGKILL until a process is gone, unless the kernel keeps it
