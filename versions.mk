@@ -16,7 +16,8 @@ BENCH_PACKAGES := nbdkit qemu-system-common qemu-block-extra libiscsi-bin iprout
 
 # make vm-test: QEMU, what the kernel and its file systems need inside, and who
 # connects /dev/nbdN besides us. The kernel comes from linux-image-KERNEL-amd64.
-# The initiator that most people have, for our target: open-iscsi and multipath-tools.
+# What most people reach storage with, for our target: open-iscsi and
+# multipath-tools, nvme-cli.
 VM_PACKAGES := qemu-system-x86 xz-utils kmod e2fsprogs xfsprogs fio tgt nbd-client \
-	open-iscsi multipath-tools sg3-utils
+	open-iscsi multipath-tools sg3-utils nvme-cli
 KERNEL      ?= 6.12
