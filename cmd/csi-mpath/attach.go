@@ -34,11 +34,13 @@ type attachFlags struct {
 func attachCommand() *cobra.Command {
 	f := &attachFlags{}
 	c := &cobra.Command{
-		Use:   "attach --iscsi PORTAL[,PORTAL…] --target IQN --lun N {--socket PATH | --device auto}",
+		Use: `attach --iscsi PORTAL[,PORTAL…] --target IQN --lun N {--socket PATH | --device auto}
+  csi-mpath attach --nvme-tcp PORTAL[,PORTAL…] --subsystem NQN --nsid N {--socket PATH | --device auto}`,
 		Short: "Attach one volume in the foreground and serve it over NBD",
-		Long: `attach logs in to every portal, checks that all of them show the same volume,
-and serves it: on a unix socket as an NBD export (--socket), as a block device of
-the kernel (--device auto or /dev/nbdN; needs root and the nbd module), or both.
+		Long: `attach connects to every portal, over iSCSI or over NVMe/TCP, checks that
+all of them show the same volume, and serves it: on a unix socket as an NBD export
+(--socket), as a block device of the kernel (--device auto or /dev/nbdN; needs root
+and the nbd module), or both.
 
 SIGTERM stops reading requests, answers what is in flight, and logs out. A block
 device stays then, waiting for the next attach of the volume, which takes it over
@@ -51,6 +53,8 @@ at once, and a block device goes on where it stopped.
 On a terminal attach shows a live table of the paths, otherwise a line per event.`,
 		Example: `  csi-mpath attach --iscsi 192.0.2.10,192.0.2.11 --target iqn.2026-01.com.example:vol1 \
       --lun 1 --socket /tmp/vol1.sock
+  csi-mpath attach --nvme-tcp 192.0.2.10,192.0.2.11 --subsystem nqn.2026-01.com.example:vol2 \
+      --nsid 1 --socket /tmp/vol2.sock
   nbdinfo nbd+unix:///?socket=/tmp/vol1.sock`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -71,8 +75,8 @@ On a terminal attach shows a live table of the paths, otherwise a line per event
 func (f *attachFlags) registerVolume(c *cobra.Command) {
 	fl := c.Flags()
 	f.which.register(fl)
-	fl.StringVar(&f.cfg.WWID, "wwid", "", "expected device identity (naa.…, eui.…): anything else is refused")
-	fl.StringVar(&f.cfg.Name, "name", "", "name of the volume in tables and events (default: target and LUN)")
+	fl.StringVar(&f.cfg.WWID, "wwid", "", "expected device identity (naa.…, eui.…, uuid.…): anything else is refused")
+	fl.StringVar(&f.cfg.Name, "name", "", "name of the volume in tables and events (default: target and LUN, or subsystem and namespace)")
 	fl.StringSliceVar(&f.sources, "source", nil, "local address or interface for each portal, in order")
 	fl.IntVar(&f.cfg.QueueDepth, "queue-depth", device.DefaultQueueDepth, "commands in flight per path")
 	fl.DurationVar(&f.openTimeout, "open-timeout", 30*time.Second, "how long to wait for the first paths")

@@ -27,7 +27,8 @@ type volumeFlags struct {
 func benchVolumeCommand() *cobra.Command {
 	f := &volumeFlags{attachFlags: attachFlags{noPath: "never", failback: "immediate", merge: "0", polling: "off"}}
 	c := &cobra.Command{
-		Use:   "volume --iscsi PORTAL[,PORTAL…] --target IQN --lun N [--write START-END]",
+		Use: `volume --iscsi PORTAL[,PORTAL…] --target IQN --lun N [--write START-END]
+  csi-mpath bench volume --nvme-tcp PORTAL[,PORTAL…] --subsystem NQN --nsid N [--write START-END]`,
 		Short: "Find the StorageClass values for a volume of your own",
 		Long: `volume measures one volume under each value of mergeDeadline, polling and
 pathSelector in turn, interleaved with the default, and says which to change. It

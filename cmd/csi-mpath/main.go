@@ -51,8 +51,8 @@ func run(args []string) int {
 	root := &cobra.Command{
 		Use:   "csi-mpath",
 		Short: "Block devices over several network paths, in one process",
-		Long: `csi-mpath builds one block device out of several iSCSI paths, without iscsid,
-multipathd or udev, and serves it over NBD: to programs on a socket, without root,
+		Long: `csi-mpath builds one block device out of several iSCSI or NVMe/TCP paths, without
+iscsid, multipathd or udev, and serves it over NBD: to programs on a socket, without root,
 or as a block device of the kernel. It is also a target, to try it with.
 
 Exit codes: 0 done; 1 failure while running; 2 wrong flags, names or files;

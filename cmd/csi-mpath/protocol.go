@@ -13,20 +13,48 @@ import (
 // protocolFlags say which volume, and over which protocol: the flags of one only.
 type protocolFlags struct {
 	iscsi iscsiFlags
+	nvme  nvmeFlags
+	// ofISCSI and ofNVMe are the flags that belong to one protocol.
+	ofISCSI, ofNVMe *pflag.FlagSet
 }
 
 // register adds the flags of every protocol.
 func (f *protocolFlags) register(fl *pflag.FlagSet) {
-	f.iscsi.register(fl)
+	f.ofISCSI, f.ofNVMe = pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.iscsi.register(f.ofISCSI)
+	f.nvme.register(f.ofNVMe)
+	fl.AddFlagSet(f.ofISCSI)
+	fl.AddFlagSet(f.ofNVMe)
 }
 
 // protocol is what was asked for, and the portals.
-func (f *protocolFlags) protocol() (device.Protocol, []string, error) {
-	if len(f.iscsi.portals) == 0 {
-		return nil, nil, errors.New("no portals given: use --iscsi PORTAL[,PORTAL…]")
+func (f *protocolFlags) protocol() (p device.Protocol, portals []string, err error) {
+	overISCSI, overNVMe := len(f.iscsi.portals) > 0, len(f.nvme.portals) > 0
+	switch {
+	case overISCSI && overNVMe:
+		err = errors.New("--iscsi and --nvme-tcp: all paths of a volume speak one protocol; give the portals of one")
+	case overISCSI:
+		if err = foreign(f.ofNVMe, "--nvme-tcp", "--iscsi"); err == nil {
+			p, err = f.iscsi.protocol()
+		}
+	case overNVMe:
+		if err = foreign(f.ofISCSI, "--iscsi", "--nvme-tcp"); err == nil {
+			p, err = f.nvme.protocol()
+		}
+	default:
+		err = errors.New("no portals given: use --iscsi PORTAL[,PORTAL…] or --nvme-tcp PORTAL[,PORTAL…]")
 	}
-	p, err := f.iscsi.protocol()
-	return p, f.iscsi.portals, err
+	return p, append(f.iscsi.portals, f.nvme.portals...), err
+}
+
+// foreign refuses flags of the protocol that is not spoken.
+func foreign(flags *pflag.FlagSet, theirs, ours string) (err error) {
+	flags.VisitAll(func(fl *pflag.Flag) {
+		if fl.Changed && err == nil {
+			err = fmt.Errorf("--%s goes with %s, and this volume is reached by %s: leave it out", fl.Name, theirs, ours)
+		}
+	})
+	return err
 }
 
 type iscsiFlags struct {
@@ -37,11 +65,11 @@ type iscsiFlags struct {
 
 func (f *iscsiFlags) register(fl *pflag.FlagSet) {
 	fl.StringSliceVar(&f.portals, "iscsi", nil, "iSCSI portals, host[:port] or [IPv6]:port, comma-separated")
-	fl.StringVar(&f.volume.Target, "target", "", "iSCSI target name")
-	fl.StringVar(&f.lun, "lun", "0", "logical unit number")
-	fl.StringVar(&f.volume.Initiator, "initiator", "", "iSCSI initiator name (default: made of this host's name)")
-	fl.StringVar(&f.secretFile, "chap-secret-file", "", "file with username=, password= and for mutual CHAP username_in=, password_in=; mode 600")
-	fl.DurationVar(&f.volume.FenceTimeout, "fence-timeout", device.DefaultFenceTimeout, "without proof, a lost session's writes are taken for dead after this")
+	fl.StringVar(&f.volume.Target, "target", "", "iSCSI: name of the target")
+	fl.StringVar(&f.lun, "lun", "0", "iSCSI: logical unit number")
+	fl.StringVar(&f.volume.Initiator, "initiator", "", "iSCSI: name of the initiator (default: made of this host's name)")
+	fl.StringVar(&f.secretFile, "chap-secret-file", "", "iSCSI: file with username=, password= and for mutual CHAP username_in=, password_in=; mode 600")
+	fl.DurationVar(&f.volume.FenceTimeout, "fence-timeout", device.DefaultFenceTimeout, "iSCSI: without proof, a lost session's writes are taken for dead after this")
 }
 
 func (f *iscsiFlags) protocol() (device.Protocol, error) {
@@ -55,6 +83,37 @@ func (f *iscsiFlags) protocol() (device.Protocol, error) {
 	if f.secretFile != "" {
 		if f.volume.Auth, err = device.ReadSecretFile(f.secretFile); err != nil {
 			return nil, err
+		}
+	}
+	return f.volume, nil
+}
+
+type nvmeFlags struct {
+	portals []string
+	volume  device.NVMe
+	hostID  string
+}
+
+func (f *nvmeFlags) register(fl *pflag.FlagSet) {
+	fl.StringSliceVar(&f.portals, "nvme-tcp", nil, "NVMe/TCP portals, host[:port] or [IPv6]:port, comma-separated")
+	fl.StringVar(&f.volume.Subsystem, "subsystem", "", "NVMe/TCP: NQN of the subsystem")
+	fl.Uint32Var(&f.volume.NSID, "nsid", 1, "NVMe/TCP: namespace ID")
+	fl.StringVar(&f.volume.HostNQN, "host-nqn", "", "NVMe/TCP: NQN of this host (default: a UUID made of the machine id)")
+	fl.StringVar(&f.hostID, "host-id", "", "NVMe/TCP: host identifier, a UUID (default: the one of the host NQN)")
+	fl.DurationVar(&f.volume.KeepAlive, "keep-alive", device.DefaultKeepAlive, "NVMe/TCP: keep alive timeout (KATO): a lost controller's writes are taken for dead after two or three of it")
+	fl.IntVar(&f.volume.Queues, "io-queues", 0, "NVMe/TCP: I/O queues per controller; fewer may be granted (default: as many as pay)")
+	fl.BoolVar(&f.volume.HeaderDigest, "header-digest", false, "NVMe/TCP: demand CRC32C on every header")
+	fl.BoolVar(&f.volume.DataDigest, "data-digest", false, "NVMe/TCP: demand CRC32C on all data")
+}
+
+func (f *nvmeFlags) protocol() (device.Protocol, error) {
+	if f.volume.Subsystem == "" {
+		return nil, fmt.Errorf("--nvme-tcp needs --subsystem, the NQN of the subsystem; 'csi-mpath discover --nvme-tcp %s' lists them", f.portals[0])
+	}
+	if f.hostID != "" {
+		var err error
+		if f.volume.HostID, err = device.ParseUUID(f.hostID); err != nil {
+			return nil, fmt.Errorf("--host-id: %w", err)
 		}
 	}
 	return f.volume, nil

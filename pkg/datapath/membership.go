@@ -52,7 +52,7 @@ func (d *Device) checkLocked(f *Facts) error {
 		return fmt.Errorf("%w: the device is %s, wwid asks for %s", errMismatch, id.Device, d.cfg.WWID)
 	}
 	if id.Weak && d.cfg.WWID == "" {
-		return fmt.Errorf("%w: device %q has no NAA, EUI or SCSI name identity: give its wwid to use it", errMismatch, id.Device)
+		return fmt.Errorf("%w: device %q has no identity of its own (NAA, EUI, SCSI name, UUID or NGUID): give its wwid to use it", errMismatch, id.Device)
 	}
 	if f.Limits.BlockSize == 0 || f.Limits.Size == 0 || f.Limits.Size%uint64(f.Limits.BlockSize) != 0 {
 		return fmt.Errorf("%w: size %d with blocks of %d bytes makes no sense", errMismatch, f.Limits.Size, f.Limits.BlockSize)

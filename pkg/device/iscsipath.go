@@ -71,16 +71,6 @@ func (p *iscsiPath) Connect(ctx context.Context, sink blk.Sink) (datapath.Queue,
 	return &iscsiQueue{view: view{s: s, u: lun, facts: facts}, p: p, s: s, lun: lun, profile: id.Profile}, nil
 }
 
-// definite marks what no retry will cure.
-func definite(err error) error {
-	for _, e := range []error{iscsi.ErrAuth, iscsi.ErrForbidden, iscsi.ErrNotFound, scsi.ErrNoUnit} {
-		if errors.Is(err, e) {
-			return fmt.Errorf("%w (%w)", err, datapath.ErrDefinite)
-		}
-	}
-	return err
-}
-
 // dial logs in, following redirects (RFC 7143 11.13.5) within a limit.
 func (p *iscsiPath) dial(ctx context.Context) (*iscsi.Session, error) {
 	cfg := p.sessionConfig()
@@ -251,7 +241,7 @@ func (p *iscsiPath) facts(id *scsi.Profile, s *iscsi.Session) datapath.Facts {
 	return f
 }
 
-var accessStates = map[scsi.AccessState]datapath.Access{
+var aluaStates = map[scsi.AccessState]datapath.Access{
 	scsi.Optimized: datapath.Optimized, scsi.NonOptimized: datapath.NonOptimized,
 	scsi.LBADependent: datapath.NonOptimized, scsi.Standby: datapath.Standby,
 	scsi.Unavailable: datapath.Unavailable, scsi.Offline: datapath.Offline,
@@ -265,10 +255,7 @@ func accessOf(id *scsi.Profile) datapath.Access {
 	if g == nil {
 		return datapath.Optimized
 	}
-	if a, ok := accessStates[g.State]; ok {
-		return a
-	}
-	return datapath.Unavailable
+	return access(aluaStates, g.State)
 }
 
 // iscsiQueue is one session's view of the unit: a datapath.Queue.

@@ -9,6 +9,16 @@ const (
 	DefaultCommandTimeout = 30 * time.Second
 	DefaultFenceTimeout   = 15 * time.Second
 	DefaultQueueDepth     = 128
+	DefaultKeepAlive      = 5 * time.Second
+
+	// minKeepAlive and maxKeepAlive bound a keep alive timeout: controllers count
+	// in steps of 100 ms, and a lost path's writes are in doubt for two or three.
+	minKeepAlive = 100 * time.Millisecond
+	maxKeepAlive = time.Minute
+	// maxFence bounds a fence in a file of ours.
+	maxFence = time.Hour
+	// maxNSID bounds a namespace ID (NVMe Base 3.2.1).
+	maxNSID = 0xfffffffe
 
 	// maxRedirects bounds the hops of one login.
 	maxRedirects = 4

@@ -18,14 +18,18 @@ import (
 // placesVersion is the format of the file of places. Version 1 is the first.
 const placesVersion = 1
 
-// place is where a path's latest session was, under which ISID. Until Settled,
-// nanoseconds of the machine's clock since it booted, the tasks of earlier
-// sessions elsewhere may be alive.
+// place is where a path's latest session was.
+//
+// iSCSI: under which ISID. Until Settled, nanoseconds of the machine's clock
+// since it booted, the tasks of earlier sessions elsewhere may be alive.
+//
+// NVMe: how long, nanoseconds, any controller so far may outlive its connections.
 type place struct {
-	ISID    string `json:"isid"`
+	ISID    string `json:"isid,omitempty"`
 	Address string `json:"address"` // as connected, host:port
-	TPGT    uint16 `json:"tpgt"`
+	TPGT    uint16 `json:"tpgt,omitempty"`
 	Settled int64  `json:"settledBootNanoseconds,omitempty"`
+	Fence   int64  `json:"fenceNanoseconds,omitempty"`
 }
 
 // placesFile is what the file holds, by portal. It counts for one boot.
@@ -86,6 +90,9 @@ func parsePlaces(b []byte) (f placesFile, err error) {
 		if _, _, err := net.SplitHostPort(at.Address); err != nil || len(portal) > maxPortalName {
 			return f, fmt.Errorf("%q is no place", at.Address)
 		}
+		if at.Fence < 0 || at.Fence > int64(maxFence) {
+			return f, fmt.Errorf("%d ns are no fence of %q", at.Fence, at.Address)
+		}
 	}
 	return f, nil
 }
@@ -104,6 +111,18 @@ func (p *places) get(portal string, isid [6]byte, bound time.Duration) (g group,
 	}
 	left := time.Duration(at.Settled) - sinceBoot()
 	return group{known: true, address: at.Address, tpgt: at.TPGT}, min(max(left, 0), bound)
+}
+
+// fence is the longest that an NVMe controller of the volume may outlive its
+// connections, as far as is known; 0: none was ever there. lost: there were some,
+// and nothing is known of them.
+func (p *places) fence() (longest time.Duration, lost bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, at := range p.was {
+		longest = max(longest, time.Duration(at.Fence))
+	}
+	return longest, p.lost
 }
 
 // sinceBoot is a clock that all processes of one boot share.

@@ -1,12 +1,17 @@
 package device
 
 import (
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
+	"github.com/csi-mpath/csi-mpath/pkg/iscsi"
+	"github.com/csi-mpath/csi-mpath/pkg/nvmetcp"
 	"github.com/csi-mpath/csi-mpath/pkg/poll"
+	"github.com/csi-mpath/csi-mpath/pkg/scsi"
 )
 
 // Protocol says which volume, and how it is reached: ISCSI or NVMe. All paths of
@@ -36,6 +41,17 @@ type session interface {
 	SetPolling(poll.Polling)
 	Err() error
 	Abort(cause error)
+}
+
+// definite marks what no retry will cure.
+func definite(err error) error {
+	for _, e := range []error{iscsi.ErrAuth, iscsi.ErrForbidden, iscsi.ErrNotFound, scsi.ErrNoUnit,
+		nvmetcp.ErrAuth, nvmetcp.ErrForbidden, nvmetcp.ErrNotFound, nvmetcp.ErrNoNamespace} {
+		if errors.Is(err, e) {
+			return fmt.Errorf("%w (%w)", err, datapath.ErrDefinite)
+		}
+	}
+	return err
 }
 
 // way is what a path has whatever it speaks. cfg and portal are constant.
@@ -90,6 +106,14 @@ func (w *way) alive() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.cur != nil && w.cur.Err() == nil
+}
+
+// access is what a protocol's access state means; an unknown one takes no I/O.
+func access[S comparable](known map[S]datapath.Access, state S) datapath.Access {
+	if a, ok := known[state]; ok {
+		return a
+	}
+	return datapath.Unavailable
 }
 
 // unit is a session's view of the volume: a LUN or a namespace.
