@@ -114,15 +114,8 @@ func (f *attachFlags) finish() (err error) {
 			return fmt.Errorf("--no-path-timeout %q is neither 'never' nor a duration like 30s", f.noPath)
 		}
 	}
-	switch f.failback {
-	case "immediate":
-		f.cfg.Failback = datapath.FailbackImmediate
-	case "manual":
-		f.cfg.Failback = datapath.FailbackManual
-	default:
-		if f.cfg.Failback, err = time.ParseDuration(f.failback); err != nil || f.cfg.Failback <= 0 {
-			return fmt.Errorf("--failback %q is neither 'immediate', 'manual' nor a duration like 60s", f.failback)
-		}
+	if f.cfg.Failback, err = device.ParseFailback(f.failback); err != nil {
+		return err
 	}
 	if f.cfg.MergeDeadline, err = device.ParseMergeDeadline(f.merge); err != nil {
 		return err

@@ -65,30 +65,37 @@ func (s *statusServer) serve(c net.Conn) {
 }
 
 func carryOut(d *Device, q request) error {
-	dp := d.dp
-	if q.Path != "" { // a portal without a port has its protocol's
-		p, err := Portal(q.Path, d.cfg.Protocol.port())
-		if err != nil {
-			return err
-		}
-		q.Path = p
-	}
 	switch q.Order {
 	case orderStatus:
 		return nil
 	case orderTune:
 		return d.Tune(q.Key, q.Value)
+	}
+	return d.Order(q.Order, q.Path)
+}
+
+// Order does what an operator asks of a path, or with OrderFailback of all. It
+// takes effect at once.
+func (d *Device) Order(o Order, path string) error {
+	if path != "" { // a portal without a port has its protocol's
+		p, err := Portal(path, d.cfg.Protocol.port())
+		if err != nil {
+			return err
+		}
+		path = p
+	}
+	switch o {
 	case OrderDrain:
-		return dp.Drain(q.Path)
+		return d.dp.Drain(path)
 	case OrderEnable:
-		return dp.Enable(q.Path)
+		return d.dp.Enable(path)
 	case OrderPrefer:
-		return dp.Prefer(q.Path)
+		return d.dp.Prefer(path)
 	case OrderFailback:
-		dp.Failback()
+		d.dp.Failback()
 		return nil
 	}
-	return fmt.Errorf("order %q is not known to the process that serves the volume: it may be older than this program", q.Order)
+	return fmt.Errorf("order %q is not known to the process that serves the volume: it may be older than this program", o)
 }
 
 // Do gives an order to the process that has the volume attached, and returns

@@ -64,6 +64,22 @@ func ParseMergeDeadline(s string) (time.Duration, error) {
 	return t, nil
 }
 
+// ParseFailback reads when I/O returns to a better group of paths: immediate,
+// manual or a duration.
+func ParseFailback(s string) (time.Duration, error) {
+	switch s {
+	case "immediate":
+		return datapath.FailbackImmediate, nil
+	case "manual":
+		return datapath.FailbackManual, nil
+	}
+	t, err := time.ParseDuration(s)
+	if err != nil || t <= 0 {
+		return 0, fmt.Errorf("failback %q is neither 'immediate' nor 'manual' nor a duration like 60s", s)
+	}
+	return t, nil
+}
+
 // ParsePolling reads how readers wait: off, adaptive or a duration.
 func ParsePolling(s string) (poll.Polling, error) {
 	switch s {

@@ -31,6 +31,7 @@ type client struct {
 	budget   int      // how many requests it may still ask; negative: any number
 	quit     bool
 	think    time.Duration // mean pause between batches
+	last     op            // what a stream goes on from
 	done     chan struct{}
 }
 
@@ -303,6 +304,9 @@ func (c *client) waitingFor() (n int) {
 
 // draw chooses a request.
 func (c *client) draw() *op {
+	if c.setup.Streams > 0 && c.rng.IntN(100) < c.setup.Streams {
+		return c.goOn()
+	}
 	p := &op{kind: blk.Write}
 	switch k := c.rng.IntN(100); {
 	case k < 35:
@@ -330,4 +334,21 @@ func (c *client) draw() *op {
 	first := c.rng.IntN(area - n + 1)
 	p.off, p.len = uint64(first*c.o.bs), uint32(n*c.o.bs)
 	return p
+}
+
+// goOn draws a request that begins where the last of its stream ended; now and
+// then a new stream, which goes the other way or begins elsewhere.
+func (c *client) goOn() *op {
+	total := c.o.size / uint64(c.o.bs)
+	n := 1 + c.rng.Uint64N(8)
+	at := (c.last.off + uint64(c.last.len)) / uint64(c.o.bs)
+	if c.rng.IntN(16) == 0 || at+n > total {
+		at, c.last.kind = c.rng.Uint64N(total-n+1), blk.Write
+		if c.rng.IntN(3) == 0 {
+			c.last.kind = blk.Read
+		}
+	}
+	c.last = op{kind: max(c.last.kind, blk.Read), off: at * uint64(c.o.bs), len: uint32(n) * uint32(c.o.bs)}
+	p := c.last
+	return &p
 }

@@ -6,8 +6,8 @@
 // The order of reading: run.go (one run from the first login to the last
 // check), world.go (events and the clock), link.go and wire.go (connections),
 // array.go (the target's side), store.go (its disk), client.go (those who ask),
-// oracle.go and history.go (the judge), script.go, verbs.go and generate.go
-// (faults), pool.go and shrink.go (many seeds in processes of their own).
+// oracle.go and history.go (the judge), script.go, verbs.go, volume.go, orders.go
+// and generate.go (faults), pool.go and shrink.go (many seeds in processes of their own).
 //
 // # What of testing/synctest it rests on
 //
@@ -19,6 +19,11 @@
 // gives it up), there is no socket (Config.Dial, Config.NoControl), and system
 // calls on files just take no virtual time. A bubble whose main goroutine has
 // returned while others are blocked for good panics: no goroutine leaks unseen.
+//
+// Polling is set and changed under load as any other tunable, but a reader does
+// not spin: a link is no socket (poll.Stream), and a goroutine that looks again
+// and again at a clock which waits for it to rest would never end. What spinning
+// does to answers is pkg/poll's tests' and those of the real rings.
 //
 // # How sure a repetition is
 //

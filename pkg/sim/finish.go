@@ -51,7 +51,11 @@ func (r *run) look() {
 		r.oracle.mu.Lock()
 		p, dead := r.proc, r.proc.dead
 		r.oracle.mu.Unlock()
-		if dead || p.dev.Status().Usable == 0 {
+		if dead {
+			continue
+		}
+		r.judgeTable(p)
+		if p.dev.Status().Usable == 0 {
 			continue
 		}
 		r.oracle.mu.Lock()
@@ -82,6 +86,7 @@ func (r *run) finish() {
 	if !r.until(r.oracle.slack, r.answered) {
 		r.oracle.report("not all is answered %v after the last fault: %d requests, %+v", r.oracle.slack, r.open(), r.state())
 	}
+	r.enableAll()
 	wait(settleTime)
 	if !r.oracle.failed() {
 		r.calm()
@@ -204,7 +209,11 @@ func (r *run) fill() bool {
 		r.array.do(func(m *target.Machine) { h, _ = m.Hold(target.Match{Kind: target.Reads}, false, nil) })
 	})
 	f := &filler{o: r.oracle}
+	each := min(shareEach, r.Setup.Depth, r.Setup.TargetDepth)
 	for i := range all {
+		if i == each*len(r.Setup.Paths) {
+			r.share(each)
+		}
 		lane.Submit(&blk.Request{Op: blk.Read, Slot: uint32(i), Len: uint32(r.Setup.BlockSize),
 			Buf: make([]byte, r.Setup.BlockSize), Owner: f})
 	}
@@ -258,6 +267,7 @@ func (r *run) end() {
 		c.cond.Broadcast()
 	}
 	r.oracle.mu.Unlock()
+	merged := p.dev.Status().Merge.Merged
 	for _, c := range r.clients {
 		<-c.done
 		if c.conn != nil && !c.conn.dead {
@@ -287,6 +297,7 @@ func (r *run) end() {
 	})
 	r.owed()
 	t, s := r.array.total, &r.oracle.stats
+	s.Merged = merged
 	s.Late, s.Reinstated, s.Logins, s.Aborted = t.LateWrites, t.Reinstated, t.Logins, t.Aborted
 }
 

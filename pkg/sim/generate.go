@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/device"
 )
 
 // generator draws a script: everything that is random about it but the order in
@@ -92,6 +94,12 @@ func (g *generator) setup() {
 	requests := 200 + g.IntN(800)
 	s.Pause = max(time.Duration(float64(s.Run)*float64(s.Clients)*1.6/float64(requests)).Round(time.Microsecond), time.Millisecond)
 	s.Selector = pickOf(g, "round-robin", "service-time", "queue-length", "io-affinity", "historical-service-time")
+	s.Merge = g.mergeDeadline()
+	s.Polling = g.polling()
+	s.Failback = pickOf(g, "immediate", "immediate", "manual", g.between(100*time.Millisecond, 5*time.Second).String())
+	if g.IntN(3) == 0 {
+		s.Streams = pickOf(g, 30, 90, 100)
+	}
 	s.Replays = g.IntN(5) != 0
 	s.Delay = g.between(0, 3*time.Millisecond)
 	s.Jitter = g.between(0, 3*time.Millisecond)
@@ -103,6 +111,14 @@ func (g *generator) setup() {
 	}
 	s.Yields = g.IntN(8) != 0
 }
+
+// mergeDeadline draws one: longer ones than links take hold requests for their
+// whole time.
+func (g *generator) mergeDeadline() string {
+	return pickOf(g, "off", "0", "0", "auto", g.between(10*time.Microsecond, pickOf(g, time.Millisecond, 100*time.Millisecond)).String())
+}
+
+func (g *generator) polling() string { return pickOf(g, "off", "off", "adaptive", "50us") }
 
 // limits draws sizes and timeouts.
 func (g *generator) limits() {
@@ -209,6 +225,9 @@ var drawn = []struct {
 	{4, func(g *generator, at time.Duration) {
 		g.add(at, 0, "reconnect", strconv.Itoa(g.IntN(g.s.Setup.Clients)))
 	}},
+	{5, (*generator).order},
+	{3, (*generator).tune},
+	{4, (*generator).lame},
 	{10, (*generator).orphan},
 	{10, (*generator).stuck},
 }
@@ -278,4 +297,39 @@ func (g *generator) stuck(at time.Duration) {
 	long := g.between(2*limit, 3*limit)
 	g.add(at, long, "freeze", p, g.between(limit/2, limit).String())
 	g.add(at, long, "hole", p, "rx")
+}
+
+// order is what an operator asks of a path, and takes back now and then.
+func (g *generator) order(at time.Duration) {
+	p := g.path()
+	switch g.IntN(5) {
+	case 0, 1:
+		g.add(at, 0, "drain", p)
+	case 2, 3:
+		g.add(at, 0, "prefer", p)
+	default:
+		g.add(at, 0, "failback")
+		return
+	}
+	if g.IntN(2) == 0 {
+		g.add(at+g.short(), 0, "enable", p)
+	}
+}
+
+func (g *generator) tune(at time.Duration) {
+	if g.IntN(4) == 0 {
+		g.add(at, 0, "tune", device.TunePolling, g.polling())
+		return
+	}
+	g.add(at, 0, "tune", device.TuneMergeDeadline, g.mergeDeadline())
+}
+
+// lame is a path that works, and is much slower than the others.
+func (g *generator) lame(at time.Duration) {
+	lasts := g.between(2*time.Second, 8*time.Second)
+	if g.IntN(3) == 0 {
+		g.add(at, lasts, "rate", g.path(), strconv.Itoa(20_000+g.IntN(50_000)))
+		return
+	}
+	g.add(at, lasts, "delay", g.path(), g.between(wireMax/4, wireMax).String())
 }

@@ -49,6 +49,7 @@ type Stats struct {
 	Requests, Reads, Writes, Flushes, Errors, Replays uint64
 	Steps, Kills, PowerLosses, LostBlocks             uint64
 	Losses, Fences, Mismatches                        uint64
+	Marginal, Failbacks, Orders, Merged               uint64
 	Late, Reinstated, Logins, Aborted                 uint64
 }
 

@@ -174,6 +174,9 @@ func (r *run) config(p *process) device.Config {
 		QueueDepth: set.Depth, PathTimeout: set.PathTimeout, CommandTimeout: set.CmdTimeout,
 		NoPathTimeout: set.NoPath, Replays: set.Replays, Patient: true, NoControl: true, StateDir: p.dir,
 		Dial: r.array.dial(p.gen), Jitter: r.jitter(p.gen), Events: r.event}
+	if err := set.tunables(&c); err != nil {
+		r.oracle.report("%v", err)
+	}
 	for _, a := range r.array.paths {
 		c.Portals = append(c.Portals, a.address)
 	}
@@ -205,6 +208,12 @@ func (r *run) event(e datapath.Event) {
 		r.oracle.stats.Fences++
 	case datapath.PathIdentityMismatch:
 		r.oracle.stats.Mismatches++
+	case datapath.PathMarginal:
+		r.oracle.stats.Marginal++
+	case datapath.Failback:
+		r.oracle.stats.Failbacks++
+	case datapath.PathOrder:
+		r.oracle.stats.Orders++
 	}
 }
 

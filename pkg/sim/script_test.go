@@ -26,7 +26,8 @@ func TestAScriptThatCannotBePlayedIsRefused(t *testing.T) {
 		"set seed x", "set nothing 1", "set paths 1", "set paths 0/1", "set blocks 3", "set clients 0", "set run 0s", "set procs 99",
 		"set delay 1h", "set seed", "1s", "cut 1", "1s cut", "1s cut 3", "1s cut 1 for 1s", "1s hole 1 tx", "1s hole 1 up for 1s",
 		"-1s cut 1", "1s nothing", "1s hold writes 1 late for 1h", "1s attention 1 29 1", "1s reconnect 5", "1s sense 6 29",
-		"1s slow writes 1 1h", "9999h cut 1",
+		"1s slow writes 1 1h", "9999h cut 1", "set streams 101", "set failback 0s", "set merge-deadline 1s", "set selector best",
+		"1s drain", "1s prefer 3", "1s failback 1", "1s tune polling", "1s tune polling 1h", "1s tune fence 1s",
 	} {
 		if _, err := Parse(strings.NewReader(text)); err == nil {
 			t.Errorf("%q was taken", text)

@@ -7,6 +7,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/device"
+	"github.com/csi-mpath/csi-mpath/pkg/pathsel"
 )
 
 // Setup is everything of a run that is not a step. Each field is a line "set name
@@ -27,6 +30,8 @@ type Setup struct {
 	InitialR2T, NoImmediate        bool
 	WriteThrough, PowerOn, Replays bool
 	Selector                       string
+	Streams                        int    // of a hundred requests, those that continue the client's one before
+	Merge, Polling, Failback       string // as the flags of attach take them
 	Delay, Jitter                  time.Duration
 	Procs                          int // GOMAXPROCS
 	Yields                         bool
@@ -65,7 +70,7 @@ func defaults() Setup {
 	return Setup{Seed: 1, Run: 10 * time.Second, Paths: pathList{{1, 1}, {2, 1}}, Clients: 2, Flight: 8,
 		Pause: 20 * time.Millisecond, Blocks: 1024, BlockSize: 512, Large: 64 << 10, LargeShare: 10, Depth: 16, TargetDepth: 128, Fence: 5 * time.Second,
 		PathTimeout: 2 * time.Second, CmdTimeout: 5 * time.Second, NoPath: -1, MaxBurst: 16 << 10, FirstBurst: 4 << 10,
-		MaxTransfer: 16 << 10, Replays: true, Selector: "round-robin", Delay: time.Millisecond, Jitter: time.Millisecond,
+		MaxTransfer: 16 << 10, Replays: true, Selector: "round-robin", Merge: "0", Polling: "off", Failback: "immediate", Delay: time.Millisecond, Jitter: time.Millisecond,
 		Procs: 1, Yields: true}
 }
 
@@ -98,6 +103,10 @@ func (s *Setup) lines() *flag.FlagSet {
 	f.BoolVar(&s.PowerOn, "power-on", s.PowerOn, "")
 	f.BoolVar(&s.Replays, "replays", s.Replays, "")
 	f.StringVar(&s.Selector, "selector", s.Selector, "")
+	f.IntVar(&s.Streams, "streams", s.Streams, "")
+	f.StringVar(&s.Merge, "merge-deadline", s.Merge, "")
+	f.StringVar(&s.Polling, "polling", s.Polling, "")
+	f.StringVar(&s.Failback, "failback", s.Failback, "")
 	f.DurationVar(&s.Delay, "delay", s.Delay, "")
 	f.DurationVar(&s.Jitter, "jitter", s.Jitter, "")
 	f.IntVar(&s.Procs, "procs", s.Procs, "")
@@ -125,6 +134,24 @@ func (s *Setup) check() error {
 		return fmt.Errorf("depths of %d and %d are not possible", s.Depth, s.TargetDepth)
 	case s.Procs < 1 || s.Procs > 8:
 		return fmt.Errorf("procs %d is not in 1..8", s.Procs)
+	case s.Streams < 0 || s.Streams > 100:
+		return fmt.Errorf("streams %d is not in 0..100", s.Streams)
 	}
-	return nil
+	var c device.Config
+	return s.tunables(&c)
+}
+
+// tunables puts those that are words into a device's configuration.
+func (s *Setup) tunables(c *device.Config) (err error) {
+	if _, err = pathsel.ByName(s.Selector); err != nil {
+		return err
+	}
+	if c.MergeDeadline, err = device.ParseMergeDeadline(s.Merge); err != nil {
+		return err
+	}
+	if c.Polling, err = device.ParsePolling(s.Polling); err != nil {
+		return err
+	}
+	c.Failback, err = device.ParseFailback(s.Failback)
+	return err
 }

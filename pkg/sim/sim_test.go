@@ -48,7 +48,8 @@ func TestFixedSeedsBreakNoRule(t *testing.T) {
 		}
 	}
 	t.Log(sum.line())
-	if sum.Kills == 0 || sum.Fences == 0 || sum.PowerLosses == 0 || sum.Late == 0 || sum.Mismatches == 0 {
+	if sum.Kills == 0 || sum.Fences == 0 || sum.PowerLosses == 0 || sum.Late == 0 || sum.Mismatches == 0 ||
+		sum.Marginal == 0 || sum.Orders == 0 || sum.Merged == 0 {
 		t.Errorf("too little happened: %s", sum.line())
 	}
 }

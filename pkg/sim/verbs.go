@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/csi-mpath/csi-mpath/pkg/device"
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
 	"github.com/csi-mpath/csi-mpath/pkg/target"
@@ -151,6 +152,12 @@ var verbs = map[string]*verb{
 	"grow":      {"BLOCKS", makeGrow, false},
 	"swap":      {"PATH", makeSwap, true},
 	"die":       {"[lose] [silent]", makeDie, true},
+	// The operator.
+	"drain":    {"PATH", makeOrder(device.OrderDrain), false},
+	"enable":   {"PATH", makeOrder(device.OrderEnable), false},
+	"prefer":   {"PATH", makeOrder(device.OrderPrefer), false},
+	"failback": {"", makeOrder(device.OrderFailback), false},
+	"tune":     {"merge-deadline|polling VALUE", makeTune, false},
 	// This host.
 	"kill":      {"", makeKill, true},
 	"reconnect": {"CLIENT", makeReconnect, false},

@@ -67,6 +67,15 @@ var bugs = []bug{
 	{"dropped barrier: what a dead process left unflushed is forgotten", []edit{
 		{"pkg/datapath/cache.go", "if w == 0 {\n\t\treturn\n\t}", "if w >= 0 {\n\t\treturn\n\t}"},
 	}},
+	{"lost write: what went with a request that failed is answered well", []edit{
+		{"pkg/datapath/unit.go", "\t\tif good {\n\t\t\tl.answer(m, blk.OK)", "\t\tif good || m != s {\n\t\t\tl.answer(m, blk.OK)"},
+	}},
+	{"dropped path: the last one, for being slow or drained", []edit{
+		{"pkg/datapath/table.go", "want < tierNone; want++", "want < tierMarginal; want++"},
+	}},
+	{"unfair: a path is left out in turn", []edit{
+		{"pkg/pathsel/selectors.go", "if s.last++; s.last >= s.n {", "if s.last += 2; s.last >= s.n {"},
+	}},
 	{"identity: a unit in question goes on sending", []edit{
 		{"pkg/iscsi/lun.go", "l.gate.Store(l.doubts)", "_ = l.doubts"},
 	}},
