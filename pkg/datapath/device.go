@@ -64,6 +64,10 @@ type Config struct {
 	// together are merged all the same), up to MaxMergeDeadline, MergeAuto, or
 	// MergeOff.
 	MergeDeadline time.Duration
+	// MergeLearned is what MergeAuto found for this volume before, where it begins;
+	// Learned, if set, is told what it finds, by a goroutine that may wait for it.
+	MergeLearned time.Duration
+	Learned      func(time.Duration)
 	// Failback is FailbackImmediate, FailbackManual, or a time.
 	Failback time.Duration
 	// Patient: Open does not give up while its context lives.

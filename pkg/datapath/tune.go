@@ -107,6 +107,8 @@ func (d *Device) wakeTuner() {
 // tuneMerge runs the tuner while it is asked to decide and there is traffic.
 func (d *Device) tuneMerge(ctx context.Context) {
 	var t merge.Tuner
+	known := int64(d.cfg.MergeLearned)
+	t.Start(known)
 	w := tuneWindow{d: d}
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
@@ -123,6 +125,10 @@ func (d *Device) tuneMerge(ctx context.Context) {
 			}
 			d.tuned(t.Window(bytes, took, contiguous))
 			d.trying.Store(!t.Settled())
+			if c := t.Chosen(); c != known && d.cfg.Learned != nil {
+				known = c
+				d.cfg.Learned(time.Duration(c))
+			}
 			if d.resting.Load() {
 				continue // lanes wake us together with the judge
 			}

@@ -339,6 +339,22 @@ func TestTheTunerDoesNotOverruleAnOperator(t *testing.T) {
 	})
 }
 
+func TestAutoBeginsWithWhatItFoundForTheVolumeBefore(t *testing.T) {
+	begin := func(c *Config, _ []*fakePath) { c.MergeDeadline, c.MergeLearned = MergeAuto, 50*time.Microsecond }
+	withDevice(t, 1, begin, func(r *rig) {
+		c := newClient(t, r.dev)
+		c.write(0, 1)
+		c.write(1, 1)
+		time.Sleep(tunePeriod + tunePeriod/2)
+		if got := r.dev.Status().Merge.Deadline; got != 50*time.Microsecond {
+			t.Fatal(got)
+		}
+		for r.commands(0) != nil {
+			r.paths[0].answer(0, good)
+		}
+	})
+}
+
 func TestAHeldUnitThatFailedWasHeldOnce(t *testing.T) {
 	withDevice(t, 1, deadline(50*time.Millisecond), func(r *rig) {
 		c := newClient(t, r.dev)

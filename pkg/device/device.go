@@ -17,20 +17,21 @@ import (
 
 // Device is one open volume.
 type Device struct {
-	cfg    Config
-	dp     *datapath.Device
-	info   atomic.Pointer[nbd.Info]
-	unlock func()
-	ledger *ledgerFile
-	status *statusServer
-	paths  []path
-	record string                      // path of the record
-	places string                      // path of the file of places
-	was    *places                     // what that file held, and holds
-	keep   atomic.Bool                 // it stays after Close
-	resize atomic.Pointer[BlockDevice] // the kernel's device, told of growth
-	once   sync.Once
-	end    error
+	cfg     Config
+	dp      *datapath.Device
+	info    atomic.Pointer[nbd.Info]
+	unlock  func()
+	ledger  *ledgerFile
+	status  *statusServer
+	paths   []path
+	record  string                      // path of the record
+	places  string                      // path of the file of places
+	learned string                      // path of what its traffic taught
+	was     *places                     // what that file held, and holds
+	keep    atomic.Bool                 // it stays after Close
+	resize  atomic.Pointer[BlockDevice] // the kernel's device, told of growth
+	once    sync.Once
+	end     error
 }
 
 // Open brings a volume up: it returns once MinPaths paths are live, or when
@@ -55,7 +56,7 @@ func Open(ctx context.Context, cfg Config) (*Device, error) {
 		return nil, err
 	}
 	if d.ledger, err = openLedger(base + ".ledger"); err == nil {
-		d.record, d.places = base+".volume", base+".places"
+		d.record, d.places, d.learned = base+".volume", base+".places", base+".learned"
 		if err = d.open(ctx, base+".ctl"); err != nil {
 			err = errors.Join(err, d.ledger.close(false))
 		}
@@ -84,6 +85,7 @@ func (d *Device) open(ctx context.Context, control string) error {
 		Name: d.cfg.Name, Selector: sel, MinPaths: d.cfg.MinPaths, NoPathTimeout: d.cfg.NoPathTimeout,
 		CommandTimeout: d.cfg.CommandTimeout, ReadOnly: d.cfg.ReadOnly, WWID: d.cfg.WWID, Patient: d.cfg.Patient,
 		Ledger: d.ledger.mem, Replays: d.cfg.Replays, Failback: d.cfg.Failback, MergeDeadline: d.cfg.MergeDeadline,
+		MergeLearned: readLearned(d.learned), Learned: d.learn,
 		LedgerKey: datapath.LedgerKey(bootID() + " " + d.cfg.Protocol.nexus()),
 		Events:    d.cfg.Events, Jitter: d.cfg.Jitter, Grown: d.grown, Turn: d.cfg.Logins.turn,
 	}
@@ -153,7 +155,7 @@ func (d *Device) Close(ctx context.Context) error {
 		}
 		d.end = errors.Join(d.end, d.ledger.close(d.end == nil))
 		if d.end == nil {
-			d.end = errors.Join(d.forget(), removeIfThere(d.places))
+			d.end = errors.Join(d.forget(), removeIfThere(d.places), removeIfThere(d.learned))
 		}
 		d.unlock()
 	})
