@@ -52,26 +52,39 @@ func repeat(block []byte, n uint64) []byte {
 	return bytes.Repeat(block, int(max(1, min(n, comparePiece)/uint64(len(block)))))
 }
 
-// compare reads the range in pieces and compares each with want(its place,
-// its length); nil only reads. The sense of a difference says where it is, in
-// bytes from the beginning (SBC-3 5.2).
+// compare compares the range with want; see CompareStore. The sense of a
+// difference says where it is, in bytes from the beginning (SBC-3 5.2).
 func (t *task) compare(want func(at, n uint64) []byte) scsi.Sense {
-	buf := make([]byte, min(t.n, comparePiece))
-	for at := uint64(0); at < t.n; at += uint64(len(buf)) {
-		piece := buf[:min(uint64(len(buf)), t.n-at)]
-		if t.unit.Store.ReadAt(piece, t.off+at) != nil {
-			return senseReadError
+	at, same, err := CompareStore(t.unit.Store, t.off, t.n, want)
+	switch {
+	case err != nil:
+		return senseReadError
+	case !same:
+		s := senseMiscompare
+		s.HasInfo, s.Info = true, at
+		return s
+	}
+	return scsi.Sense{}
+}
+
+// CompareStore reads n bytes of a store from off on, in pieces, and compares
+// each with want(its place, its length); a nil want only reads. at is the first
+// byte that differs, from off on.
+func CompareStore(st Store, off, n uint64, want func(at, n uint64) []byte) (at uint64, same bool, err error) {
+	buf := make([]byte, min(n, comparePiece))
+	for ; at < n; at += uint64(len(buf)) {
+		piece := buf[:min(uint64(len(buf)), n-at)]
+		if err := st.ReadAt(piece, off+at); err != nil {
+			return at, false, err
 		}
 		if want == nil {
 			continue
 		}
 		if w := want(at, uint64(len(piece))); !bytes.Equal(piece, w) {
-			s := senseMiscompare
-			s.HasInfo, s.Info = true, at+firstDifference(piece, w)
-			return s
+			return at + firstDifference(piece, w), false, nil
 		}
 	}
-	return scsi.Sense{}
+	return n, true, nil
 }
 
 func firstDifference(a, b []byte) uint64 {

@@ -133,9 +133,9 @@ func (m *Machine) newUnit(l LUN) (*unit, error) {
 	if err := l.fill(m.cfg.Name, l.Number, l.Store); err != nil {
 		return nil, err
 	}
-	if a, ok := l.Store.(aligned); ok && a.Alignment() > uint64(l.BlockSize) {
+	if align := StoreAlignment(l.Store); align > uint64(l.BlockSize) {
 		return nil, fmt.Errorf("target %s LUN %d: its store does direct I/O in blocks of %d bytes: give the LUN such blocks, or leave direct off",
-			m.cfg.Name, l.Number, a.Alignment())
+			m.cfg.Name, l.Number, align)
 	}
 	u := &unit{LUN: l, wire: wire}
 	u.memory, _ = l.Store.(Viewer)

@@ -31,6 +31,14 @@ var ErrNoSpace = errors.New("target: the store is full")
 // aligned is a store that cannot do with blocks smaller than Alignment, bytes.
 type aligned interface{ Alignment() uint64 }
 
+// StoreAlignment is the smallest block size, bytes, a store can do with.
+func StoreAlignment(st Store) uint64 {
+	if a, ok := st.(aligned); ok {
+		return a.Alignment()
+	}
+	return 1
+}
+
 // Viewer is a store whose bytes can be sent where they lie. What another write
 // changes meanwhile may be seen half: as on a disk, only concurrent commands
 // can tell.

@@ -75,6 +75,9 @@ func (b *Batch) Clear(n int) []byte {
 	return r
 }
 
+// Shorten takes back the last n bytes of Room.
+func (b *Batch) Shorten(n int) { b.buf, b.n = b.buf[:len(b.buf)-n], b.n-n }
+
 // Refer adds d by reference: it must stay what it is until Reset.
 func (b *Batch) Refer(d []byte) {
 	if len(d) > 0 {

@@ -18,6 +18,7 @@ const (
 	Trims
 	Zeroes
 	Others // everything that moves no blocks
+	Admin  // NVMe's admin commands: Any does not mean them
 )
 
 // Match selects the commands a fault meets. The zero value is all of them.
@@ -44,7 +45,7 @@ type Traits struct {
 
 func (f *Match) meets(t Traits) bool {
 	switch {
-	case f.Kind != Any && f.Kind != t.Kind, f.Portal != 0 && f.Portal != t.Portal:
+	case f.Kind != t.Kind && (f.Kind != Any || t.Kind == Admin), f.Portal != 0 && f.Portal != t.Portal:
 		return false
 	case f.LUN != nil && (!t.HasUnit || t.Unit != *f.LUN):
 		return false
