@@ -89,9 +89,10 @@ func (f *iscsiFlags) protocol() (device.Protocol, error) {
 }
 
 type nvmeFlags struct {
-	portals []string
-	volume  device.NVMe
-	hostID  string
+	portals                          []string
+	volume                           device.NVMe
+	hostID                           string
+	secretFile, controllerSecretFile string
 }
 
 func (f *nvmeFlags) register(fl *pflag.FlagSet) {
@@ -100,21 +101,25 @@ func (f *nvmeFlags) register(fl *pflag.FlagSet) {
 	fl.Uint32Var(&f.volume.NSID, "nsid", 1, "NVMe/TCP: namespace ID")
 	fl.StringVar(&f.volume.HostNQN, "host-nqn", "", "NVMe/TCP: NQN of this host (default: a UUID made of the machine id)")
 	fl.StringVar(&f.hostID, "host-id", "", "NVMe/TCP: host identifier, a UUID (default: the one of the host NQN)")
+	fl.StringVar(&f.secretFile, "dhchap-secret-file", "", "NVMe/TCP: file with this host's DH-HMAC-CHAP secret, DHHC-1:…:; mode 600")
+	fl.StringVar(&f.controllerSecretFile, "dhchap-ctrl-secret-file", "", "NVMe/TCP: file with the secret by which the controller must prove itself; mode 600")
 	fl.DurationVar(&f.volume.KeepAlive, "keep-alive", device.DefaultKeepAlive, "NVMe/TCP: keep alive timeout (KATO): a lost controller's writes are taken for dead after two or three of it")
 	fl.IntVar(&f.volume.Queues, "io-queues", 0, "NVMe/TCP: I/O queues per controller; fewer may be granted (default: as many as pay)")
 	fl.BoolVar(&f.volume.HeaderDigest, "header-digest", false, "NVMe/TCP: demand CRC32C on every header")
 	fl.BoolVar(&f.volume.DataDigest, "data-digest", false, "NVMe/TCP: demand CRC32C on all data")
 }
 
-func (f *nvmeFlags) protocol() (device.Protocol, error) {
+func (f *nvmeFlags) protocol() (_ device.Protocol, err error) {
 	if f.volume.Subsystem == "" {
 		return nil, fmt.Errorf("--nvme-tcp needs --subsystem, the NQN of the subsystem; 'csi-mpath discover --nvme-tcp %s' lists them", f.portals[0])
 	}
 	if f.hostID != "" {
-		var err error
 		if f.volume.HostID, err = device.ParseUUID(f.hostID); err != nil {
 			return nil, fmt.Errorf("--host-id: %w", err)
 		}
+	}
+	if f.volume.Auth, err = device.ReadDHChapFiles(f.secretFile, f.controllerSecretFile); err != nil {
+		return nil, err
 	}
 	return f.volume, nil
 }

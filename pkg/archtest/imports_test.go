@@ -34,7 +34,7 @@ var rooms = map[string]room{
 
 	"pkg/supervise": {never: k8s},
 	"pkg/device": {may: []string{"pkg/datapath", "pkg/pathsel", "pkg/iscsi", "pkg/nvmetcp", "pkg/nbd", "pkg/nbd/kernel",
-		"pkg/fuseblk", "pkg/blk", "pkg/scsi", "pkg/nvme", "pkg/iscsi/auth", "pkg/poll"}, never: grpc},
+		"pkg/fuseblk", "pkg/blk", "pkg/scsi", "pkg/nvme", "pkg/iscsi/auth", "pkg/nvmetcp/auth", "pkg/poll"}, never: grpc},
 	"pkg/nbd":        {may: []string{"pkg/blk", "pkg/bufpool", "pkg/mpsc", "pkg/poll", "pkg/nbd/proto"}},
 	"pkg/nbd/proto":  {may: []string{"pkg/blk"}, never: pure},
 	"pkg/nbd/kernel": {may: []string{"pkg/blk", "pkg/nbd", "pkg/nbd/proto"}},

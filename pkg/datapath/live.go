@@ -14,7 +14,8 @@ import (
 // Set before it is published and constant: path, inc, q. Under the device's
 // control lock: facts, access, suspended. By the lanes' runners and the path's
 // readers: loads, history, answered. By the judge alone: ended, moved.
-// evidence is set by a reader and taken by the path's control goroutine.
+// evidence is set by a reader and taken by the path's control goroutine; exposed
+// is for an event: a count that is late by a command is as good.
 //
 // What every request reads comes first, apart from what every batch writes.
 type live struct {
@@ -35,6 +36,7 @@ type live struct {
 	history  pathsel.History
 	answered atomic.Uint64 // of all lanes, packed, as of the last BatchEnd, if the selector needs it
 	evidence atomic.Uint32 // blk.Evidence not yet handled
+	exposed  atomic.Uint32 // commands in flight when the identity came into question, plus 1; 0: it did not
 	_        [64]byte
 
 	gone  chan struct{} // closed when Lost has been handled
@@ -106,8 +108,18 @@ func (lv *live) Evidence(e blk.Evidence) {
 	if uint32(e)&^lv.evidence.Load() == 0 {
 		return
 	}
+	if e&blk.IdentityChanged != 0 {
+		lv.question()
+	}
 	lv.evidence.Or(uint32(e))
 	lv.path.poke()
+}
+
+// question notes how many commands are on their way to what may be another
+// volume by now (I1).
+func (lv *live) question() {
+	n, _ := lv.inflight()
+	lv.exposed.CompareAndSwap(0, uint32(n)+1)
 }
 
 // Lost implements blk.Sink. Order matters: first the path leaves the table,

@@ -184,6 +184,7 @@ func (d *Device) suspend(lv *live) {
 	defer d.mu.Unlock()
 	if !lv.suspended {
 		lv.suspended = true
+		lv.question()
 		d.rebuildLocked()
 		lv.evidence.Or(uint32(blk.IdentityChanged)) // read again, whoever asked
 		lv.path.poke()
@@ -208,9 +209,10 @@ func (d *Device) update(lv *live, f Facts) error {
 	if err := d.checkLocked(&f); err != nil {
 		d.setStateLocked(lv.path, Quarantined, err)
 		d.mu.Unlock()
-		d.emit(Event{Kind: PathIdentityMismatch, Path: lv.path.tr.Name(), Detail: err.Error()})
+		d.emit(Event{Kind: PathIdentityMismatch, Path: lv.path.tr.Name(), Detail: err.Error() + lv.exposure()})
 		return err
 	}
+	lv.exposed.Store(0)
 	was := lv.access
 	lv.suspended, lv.access = false, f.Access
 	seen := f
@@ -222,6 +224,15 @@ func (d *Device) update(lv *live, f Facts) error {
 	}
 	d.announce(grown)
 	return nil
+}
+
+// exposure tells what a path sent before it was known to lead to another volume.
+func (lv *live) exposure() string {
+	n := lv.exposed.Load()
+	if n == 0 {
+		return "" // nothing hinted at it: it was found at a look
+	}
+	return fmt.Sprintf("; %d commands were in flight when the hint came and may have reached it, none was sent after", n-1)
 }
 
 // rebuildLocked publishes a new table, and grows the device when every live

@@ -122,6 +122,32 @@ func TestNothingIsSentAfterEvidenceOfAnotherIdentity(t *testing.T) {
 	})
 }
 
+func TestCommandsInFlightAtEvidenceOfAnotherIdentityAreCountedAndReported(t *testing.T) {
+	withDevice(t, 1, nil, func(r *rig) {
+		p := r.paths[0]
+		c := newClient(t, r.dev)
+		c.write(0, 1)
+		c.read(2)
+		synctest.Wait()
+		p.set(func() { p.facts.Identity.Device = "naa.2"; p.q.gated = true })
+		p.evidence(blk.IdentityChanged)
+		c.write(4, 1)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, e := range r.events {
+			if e.Kind == PathIdentityMismatch {
+				if !strings.Contains(e.Detail, "; 2 commands were in flight") {
+					t.Fatal(e.Detail)
+				}
+				return
+			}
+		}
+		t.Fatal("no mismatch")
+	})
+}
+
 func TestAWeakIdentityIsRefusedUnlessItsWWIDIsGiven(t *testing.T) {
 	weak := func(ps []*fakePath) {
 		ps[0].facts.Identity = Identity{Target: "iqn.t", Device: "t10.X", Serial: "s", BlockSize: testBlock, Weak: true}

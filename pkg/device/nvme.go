@@ -7,6 +7,7 @@ import (
 
 	"github.com/csi-mpath/csi-mpath/pkg/nvme"
 	"github.com/csi-mpath/csi-mpath/pkg/nvmetcp"
+	"github.com/csi-mpath/csi-mpath/pkg/nvmetcp/auth"
 )
 
 // NVMe is a Protocol: one namespace of a subsystem, over NVMe/TCP.
@@ -17,6 +18,7 @@ type NVMe struct {
 	// all paths and after a restart; zero means what HostIDOf makes of the name.
 	HostNQN string
 	HostID  [16]byte
+	Auth    auth.Credentials
 	// KeepAlive is the keep alive timeout (KATO), minKeepAlive to maxKeepAlive; 0
 	// means DefaultKeepAlive. Two or three of it are how long a lost controller's
 	// writes may live (I3).
@@ -45,6 +47,9 @@ func (v NVMe) withDefaults() (Protocol, error) {
 	}
 	if v.NSID == 0 || v.NSID > maxNSID {
 		return nil, fmt.Errorf("namespace %d of %s: a namespace ID is 1 to %#x", v.NSID, v.Subsystem, uint32(maxNSID))
+	}
+	if err := v.Auth.Check(); err != nil {
+		return nil, err
 	}
 	if err := positive(timeout{&v.KeepAlive, DefaultKeepAlive}); err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/auth"
+	nvmeauth "github.com/csi-mpath/csi-mpath/pkg/nvmetcp/auth"
 )
 
 // secretKeys are the names open-iscsi users know, with and without prefix.
@@ -22,16 +23,9 @@ var secretKeys = map[string]func(*auth.Credentials) any{
 // skipped. A file that others may read is refused (I10). Errors never quote
 // a value.
 func ReadSecretFile(path string) (c auth.Credentials, err error) {
-	st, err := os.Stat(path)
+	b, err := readPrivate("CHAP secret file", path)
 	if err != nil {
-		return c, fmt.Errorf("CHAP secret file: %w", err)
-	}
-	if st.Mode().Perm()&0o077 != 0 {
-		return c, fmt.Errorf("CHAP secret file %s may be read by others (mode %#o): chmod 600 it", path, st.Mode().Perm())
-	}
-	b, err := readBounded(path)
-	if err != nil {
-		return c, fmt.Errorf("CHAP secret file: %w", err)
+		return c, err
 	}
 	for i, line := range strings.Split(string(b), "\n") {
 		line = strings.TrimSpace(line)
@@ -48,6 +42,45 @@ func ReadSecretFile(path string) (c auth.Credentials, err error) {
 	}
 	if err := c.Check(); err != nil {
 		return auth.Credentials{}, fmt.Errorf("CHAP secret file %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// readPrivate reads a file that nobody else may read (I10).
+func readPrivate(what, path string) ([]byte, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	if st.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("%s %s may be read by others (mode %#o): chmod 600 it", what, path, st.Mode().Perm())
+	}
+	b, err := readBounded(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	return b, nil
+}
+
+// ReadDHChapFiles reads DH-HMAC-CHAP secrets in the form of nvme-cli, DHHC-1:…:,
+// one per file: the host's, and, if that path is not empty, the controller's. A
+// file that others may read is refused (I10). Errors never quote a value.
+func ReadDHChapFiles(host, controller string) (c nvmeauth.Credentials, err error) {
+	for _, f := range []struct {
+		path string
+		into *nvmeauth.Secret
+	}{{host, &c.Secret}, {controller, &c.ControllerSecret}} {
+		if f.path == "" {
+			continue
+		}
+		b, err := readPrivate("DH-HMAC-CHAP secret file", f.path)
+		if err != nil {
+			return nvmeauth.Credentials{}, err
+		}
+		*f.into = nvmeauth.Secret(strings.TrimSpace(string(b)))
+	}
+	if err := c.Check(); err != nil {
+		return nvmeauth.Credentials{}, fmt.Errorf("DH-HMAC-CHAP secret files: %w", err)
 	}
 	return c, nil
 }

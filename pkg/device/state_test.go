@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/csi-mpath/csi-mpath/pkg/nvmetcp/auth"
 )
 
 func oneISID(dir, key string) (id [6]byte, err error) {
@@ -97,6 +99,30 @@ func TestASecretFileOthersMayReadIsRefused(t *testing.T) {
 	_, err := ReadSecretFile(secretFile(t, 0o644, "username=u\npassword=secretsecret12\n"))
 	if err == nil || !strings.Contains(err.Error(), "chmod 600") {
 		t.Fatalf("%v", err)
+	}
+}
+
+func TestADHChapSecretFileHoldsOneSecretAndIsNeverQuoted(t *testing.T) {
+	good := string(auth.FormatSecret(auth.SHA256, make([]byte, 32)))
+	host, ctrl := secretFile(t, 0o600, good+"\n"), secretFile(t, 0o600, good)
+	c, err := ReadDHChapFiles(host, ctrl)
+	if err != nil || string(c.Secret) != good || !c.Mutual() {
+		t.Fatalf("%v", err)
+	}
+	if c, err = ReadDHChapFiles("", ""); err != nil || c.Enabled() {
+		t.Fatalf("%v", err)
+	}
+	for want, files := range map[string][2]string{
+		"chmod 600":     {secretFile(t, 0o640, good), ""},
+		"set both":      {"", ctrl},
+		"host secret":   {secretFile(t, 0o600, "hunter2hunter2"), ""},
+		"no such file":  {filepath.Join(t.TempDir(), "none"), ""},
+		"controller se": {host, secretFile(t, 0o600, good[:20])},
+	} {
+		if _, err := ReadDHChapFiles(files[0], files[1]); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("got %v, want %q", err, want)
+		}
 	}
 }
 
