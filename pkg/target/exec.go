@@ -81,7 +81,7 @@ func (m *Machine) execute(t *task) {
 		m.check(t, bad)
 		return
 	}
-	if t.unit.reservations.held && t.unit.reservations.conflicts(t.sess.key, &t.cmd) {
+	if t.unit.reservations.Held() && conflicts(&t.unit.reservations, t.sess.key, &t.cmd) {
 		m.answer(t, scsi.StatusReservationConflict, nil)
 		return
 	}

@@ -50,10 +50,10 @@ func (h *Hub) SetDiscoveryAuth(c auth.Credentials) error {
 
 // greet reads a connection's first PDU and says for whom it is. Discovery
 // sessions are for nobody.
-func greet(c net.Conn) (first []byte, name string, err error) {
+func greet(c net.Conn) (serve.Greeting, error) {
 	first, g, err := readGreeting(c)
 	if g.discovery {
 		g.target = ""
 	}
-	return first, g.target, err
+	return serve.Greeting{First: first, Name: g.target}, err
 }

@@ -5,18 +5,12 @@ import (
 	"slices"
 
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
 )
 
 // reservations are a unit's persistent reservations (SPC-4 5.12). They belong
 // to nexuses, not sessions, and live as long as the Machine: no APTPL.
-type reservations struct {
-	gen    uint32
-	keys   map[sessionKey]uint64
-	order  []sessionKey // of registration, for READ KEYS
-	held   bool
-	holder sessionKey // not with an all-registrants type
-	kind   scsi.ReserveType
-}
+type reservations = serve.Reservations[sessionKey, scsi.ReserveType]
 
 // Senses of PERSISTENT RESERVE OUT, and what others are told.
 var (
@@ -26,27 +20,13 @@ var (
 	senseRegistryCut = scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x2A, ASCQ: 0x05}
 )
 
-// holds reports whether nexus n holds the reservation.
-func (r *reservations) holds(n sessionKey) bool {
-	_, registered := r.keys[n]
-	return r.held && registered && (r.kind.AllRegistrants() || r.holder == n)
-}
-
 // conflicts reports whether a command of nexus n is shut out (SPC-4 table 66,
 // SBC-3 table 13).
-func (r *reservations) conflicts(n sessionKey, c *scsi.Command) bool {
-	if !r.held || r.holds(n) {
+func conflicts(r *reservations, n sessionKey, c *scsi.Command) bool {
+	if r.Admits(n) {
 		return false
 	}
-	if _, registered := r.keys[n]; registered && r.kind.Registrants() {
-		return false
-	}
-	switch kindOf(c) {
-	case Writes, Flushes, Trims, Zeroes:
-		return true
-	case Reads:
-		return r.kind.ReadsConflict()
-	}
+	reads := r.Type().ReadsConflict()
 	switch c.Op {
 	case scsi.OpModeSelect6, scsi.OpModeSelect10:
 		return true
@@ -56,31 +36,11 @@ func (r *reservations) conflicts(n sessionKey, c *scsi.Command) bool {
 		return c.Bits != 0
 	case scsi.OpModeSense6, scsi.OpModeSense10, scsi.OpVerify10, scsi.OpVerify12, scsi.OpVerify16,
 		scsi.OpPrefetch10, scsi.OpPrefetch16:
-		return r.kind.ReadsConflict()
+		return reads
 	case scsi.OpServiceActionIn16:
-		return c.Action == scsi.ActionGetLBAStatus && r.kind.ReadsConflict()
+		return c.Action == scsi.ActionGetLBAStatus && reads
 	}
-	return false
-}
-
-func (r *reservations) register(n sessionKey, key uint64) {
-	if r.keys == nil {
-		r.keys = map[sessionKey]uint64{}
-	}
-	if _, ok := r.keys[n]; !ok {
-		r.order = append(r.order, n)
-	}
-	r.keys[n] = key
-}
-
-func (r *reservations) remove(n sessionKey) {
-	delete(r.keys, n)
-	if i := slices.Index(r.order, n); i >= 0 {
-		r.order = slices.Delete(r.order, i, i+1)
-	}
-	if r.held && (!r.kind.AllRegistrants() && r.holder == n || len(r.keys) == 0) {
-		r.held = false
-	}
+	return r.Shuts(n, kindOf(c))
 }
 
 // reserveIn answers PERSISTENT RESERVE IN.
@@ -89,15 +49,13 @@ func (m *Machine) reserveIn(t *task) {
 	switch t.cmd.Action {
 	case scsi.ActionReadKeys:
 		var keys []uint64
-		for _, n := range r.order {
-			keys = append(keys, r.keys[n])
+		for _, n := range r.Registrants() {
+			key, _ := r.Key(n)
+			keys = append(keys, key)
 		}
-		m.reply(t, scsi.AppendKeys(nil, r.gen, keys...))
+		m.reply(t, scsi.AppendKeys(nil, r.Generation, keys...))
 	case scsi.ActionReadReservation:
-		v := scsi.Reservation{Generation: r.gen, Held: r.held, Type: r.kind}
-		if !r.kind.AllRegistrants() {
-			v.Key = r.keys[r.holder]
-		}
+		v := scsi.Reservation{Generation: r.Generation, Held: r.Held(), Type: r.Type(), Key: r.HolderKey()}
 		m.reply(t, v.Append(nil))
 	case scsi.ActionReadFullStatus:
 		m.reply(t, m.fullStatus(r))
@@ -107,10 +65,11 @@ func (m *Machine) reserveIn(t *task) {
 }
 
 func (m *Machine) fullStatus(r *reservations) []byte {
-	b := scsi.AppendKeys(nil, r.gen)
-	for _, n := range r.order {
+	b := scsi.AppendKeys(nil, r.Generation)
+	for _, n := range r.Registrants() {
 		port := slices.IndexFunc(m.portals, func(p *portal) bool { return p.TPGT == n.tpgt }) + 1
-		v := scsi.Reservation{Held: r.holds(n), Key: r.keys[n], Type: r.kind}
+		key, _ := r.Key(n)
+		v := scsi.Reservation{Held: r.Holds(n), Key: key, Type: r.Type()}
 		b = scsi.AppendFullStatus(b, v, uint16(port), n.initiator, n.isid)
 	}
 	binary.BigEndian.PutUint32(b[4:], uint32(len(b)-8))
@@ -129,7 +88,7 @@ func (m *Machine) reserveOut(t *task) {
 		return
 	}
 	r, n := &t.unit.reservations, t.sess.key
-	mine, registered := r.keys[n]
+	mine, registered := r.Key(n)
 	switch {
 	case t.cmd.Action == scsi.ActionRegisterAndIgnore:
 	case t.cmd.Action == scsi.ActionRegister && !registered && key == 0:
@@ -145,8 +104,8 @@ func (m *Machine) reserveOut(t *task) {
 	case scsi.ActionRelease:
 		m.release(t, r)
 	case scsi.ActionClear:
-		m.tell(t.unit, r.order, sensePreempted, n)
-		*r = reservations{gen: r.gen + 1}
+		m.tell(t.unit, r.Registrants(), sensePreempted, n)
+		r.Clear()
 		m.good(t)
 	default:
 		m.preempt(t, r, action)
@@ -156,30 +115,25 @@ func (m *Machine) reserveOut(t *task) {
 func (m *Machine) register(t *task, r *reservations, key uint64) {
 	n := t.sess.key
 	switch {
-	case key != 0 && len(r.keys) >= scsi.MaxKeys:
+	case key != 0 && len(r.Registrants()) >= scsi.MaxKeys:
 		m.check(t, scsi.Sense{Key: scsi.KeyIllegalRequest, ASC: 0x55, ASCQ: 0x04}) // insufficient registration resources
 		return
 	case key != 0:
-		r.register(n, key)
-	default:
-		others, was := r.held && r.kind.Registrants(), r.held
-		r.remove(n)
-		if others && was != r.held {
-			m.tell(t.unit, r.order, senseReleased, n)
-		}
+		r.Register(n, key)
+	case r.Remove(n) && r.Type().Registrants():
+		m.tell(t.unit, r.Registrants(), senseReleased, n)
 	}
-	r.gen++
+	r.Generation++
 	m.good(t)
 }
 
 func (m *Machine) reserve(t *task, r *reservations) {
-	switch n := t.sess.key; {
+	switch {
 	case !t.cmd.Type.Valid():
 		m.check(t, scsi.SenseInvalidCDB)
-	case r.held && (!r.holds(n) || r.kind != t.cmd.Type):
+	case !r.Reserve(t.sess.key, t.cmd.Type):
 		m.answer(t, scsi.StatusReservationConflict, nil)
 	default:
-		r.held, r.holder, r.kind = true, n, t.cmd.Type
 		m.good(t)
 	}
 }
@@ -187,14 +141,14 @@ func (m *Machine) reserve(t *task, r *reservations) {
 func (m *Machine) release(t *task, r *reservations) {
 	n := t.sess.key
 	switch {
-	case !r.holds(n):
-	case r.kind != t.cmd.Type:
+	case !r.Holds(n):
+	case r.Type() != t.cmd.Type:
 		m.check(t, senseBadRelease)
 		return
 	default:
-		r.held = false
-		if r.kind.Registrants() {
-			m.tell(t.unit, r.order, senseReleased, n)
+		r.Release()
+		if r.Type().Registrants() {
+			m.tell(t.unit, r.Registrants(), senseReleased, n)
 		}
 	}
 	m.good(t)
@@ -204,43 +158,33 @@ func (m *Machine) release(t *task, r *reservations) {
 // that was its holder's; AND ABORT also ends the tasks of those removed: what
 // they had in the target never executes (I3).
 func (m *Machine) preempt(t *task, r *reservations, key uint64) {
-	n := t.sess.key
-	all := key == 0 && r.held && r.kind.AllRegistrants()
-	takes := all || r.held && !r.kind.AllRegistrants() && r.keys[r.holder] == key
-	var out []sessionKey
-	for _, o := range r.order {
-		if o != n && (all || r.keys[o] == key) {
-			out = append(out, o)
-		}
-	}
+	n, was := t.sess.key, r.Type()
+	p := r.Preempts(n, key)
+	mine, _ := r.Key(n)
 	switch {
-	case key == 0 && !all:
+	case key == 0 && !p.All:
 		m.check(t, scsi.SenseInvalidParam)
 		return
-	case len(out) == 0 && !takes && r.keys[n] != key:
+	case len(p.Out) == 0 && !p.Takes && mine != key:
 		m.answer(t, scsi.StatusReservationConflict, nil)
 		return
-	case takes && !t.cmd.Type.Valid():
+	case p.Takes && !t.cmd.Type.Valid():
 		m.check(t, scsi.SenseInvalidCDB)
 		return
 	}
 	aborts := t.cmd.Action == scsi.ActionPreemptAbort
-	for _, o := range out {
-		r.remove(o)
+	r.Preempt(n, p, t.cmd.Type)
+	for _, o := range p.Out {
 		if s := m.sessions[o]; s != nil && aborts {
 			m.abortUnit(s, t.unit.Number)
 		}
 	}
-	m.tell(t.unit, out, senseRegistryCut, n)
-	if takes {
-		if r.kind != t.cmd.Type { // whoever is left
-			m.tell(t.unit, r.order, senseReleased, n)
-		}
-		r.held, r.holder, r.kind = true, n, t.cmd.Type
+	m.tell(t.unit, p.Out, senseRegistryCut, n)
+	if p.Takes && was != t.cmd.Type { // whoever is left
+		m.tell(t.unit, r.Registrants(), senseReleased, n)
 	}
-	r.gen++
 	if aborts {
-		m.goodwhenOver(t, out)
+		m.goodWhenOver(t, p.Out)
 		return
 	}
 	m.good(t)
@@ -248,7 +192,7 @@ func (m *Machine) preempt(t *task, r *reservations, key uint64) {
 
 // goodWhenOver answers PREEMPT AND ABORT when no job of the nexuses, sessions
 // that are gone included, runs on the unit any more (I3).
-func (m *Machine) goodwhenOver(t *task, nexuses []sessionKey) {
+func (m *Machine) goodWhenOver(t *task, nexuses []sessionKey) {
 	u := t.unit
 	if !t.listed && t.conn != nil {
 		t.conn.list(t)

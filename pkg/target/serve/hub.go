@@ -44,9 +44,19 @@ type Door struct {
 	waiting  map[net.Conn]struct{} // have not said yet for whom they are
 }
 
-// Greet reads what a connection begins with. first is what was read, whole or
-// not; name is for whom the connection is, "" for nobody.
-type Greet func(c net.Conn) (first []byte, name string, err error)
+// Greeting is what a connection began with.
+type Greeting struct {
+	First []byte // that was read and not answered, whole or not
+	Name  string // for whom the connection is; "" for nobody
+	// Said is what was said already, for Resumer; nil is nothing.
+	Said any
+}
+
+// Resumer is a Wire whose connection has begun before it came to its machine.
+type Resumer interface{ Resume(said any) }
+
+// Greet reads what a connection begins with, up to where it says for whom it is.
+type Greet func(c net.Conn) (Greeting, error)
 
 // NewHub returns a Hub without targets. directory answers the questions which
 // targets there are, and gets what is for nobody.
@@ -254,13 +264,13 @@ func (d *Door) greet(c net.Conn) {
 // route gives a connection to whom it is for.
 func (d *Door) route(c net.Conn) {
 	_ = c.SetDeadline(time.Now().Add(LoginTimeout))
-	first, name, err := d.h.greet(c)
+	g, err := d.h.greet(c)
 	if err != nil {
 		_ = c.Close()
 		return
 	}
 	_ = c.SetDeadline(time.Time{})
-	d.choose(name).serve(c, first)
+	d.choose(g.Name).serve(c, g)
 }
 
 // choose finds the portal of the target that has a name.

@@ -232,7 +232,7 @@ func (p *Portal) Number() int { return p.number }
 
 func (p *Portal) accept(l net.Listener) {
 	p.listener = l
-	p.s.wg.Go(func() { acceptAll(l, func(c net.Conn) { p.serve(c, nil) }) })
+	p.s.wg.Go(func() { acceptAll(l, func(c net.Conn) { p.serve(c, Greeting{}) }) })
 }
 
 // acceptAll gives each connection to serve until l is closed. An error, as for

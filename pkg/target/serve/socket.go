@@ -31,8 +31,8 @@ func (k *conn) reset() {
 	_ = k.sock.Abort()
 }
 
-// serve starts a connection of which first was read already.
-func (p *Portal) serve(nc net.Conn, first []byte) {
+// serve starts a connection that may have begun with a greeting.
+func (p *Portal) serve(nc net.Conn, g Greeting) {
 	sock, err := poll.NewSocket(nc)
 	if err != nil {
 		_ = nc.Close()
@@ -53,7 +53,10 @@ func (p *Portal) serve(nc net.Conn, first []byte) {
 	k.idle.L = &s.mu
 	c.User = k
 	p.conns[k] = struct{}{}
-	c.Input(time.Now(), first)
+	if r, ok := c.wire.(Resumer); ok && g.Said != nil {
+		r.Resume(g.Said)
+	}
+	c.Input(time.Now(), g.First)
 	s.arm()
 	s.wg.Add(1)
 	go k.read()

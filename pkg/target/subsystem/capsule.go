@@ -49,6 +49,8 @@ func (t *task) check() (want uint32, bad nvme.Status) {
 	sgl := t.cmd.SGL
 	switch {
 	case !bad.OK():
+	case sgl.Kind == nvme.SGLInCapsule && t.q.id != 0 && t.cmd.Opcode != nvme.OpFabrics && sgl.Len > uint32(t.m.cfg.InCapsule):
+		bad = nvme.SGLLengthInvalid.Final()
 	case want == 0:
 	case t.cmd.Direction() == nvme.HostToController && sgl.Len != want, sgl.Len < want:
 		bad = nvme.SGLLengthInvalid.Final()
@@ -68,7 +70,7 @@ func (t *task) admitted() nvme.Status {
 		}
 	case fabrics:
 		return t.conn.fabricsAllowed(t.cmd.Fabrics())
-	case t.conn.auth != nil:
+	case t.conn.unproven():
 		return nvme.AuthRequired.Final()
 	case t.q.id == 0:
 		if !x.ready && t.cmd.Opcode != nvme.AdminKeepAlive {
@@ -174,7 +176,7 @@ func (t *task) ready() {
 
 // faulty: what opens queues and what waits for events meets no faults.
 func (t *task) faulty() bool {
-	return !t.admin() || t.cmd.Opcode != nvme.OpFabrics && t.cmd.Opcode != nvme.AdminAsyncEvent
+	return t.cmd.Opcode != nvme.OpFabrics && !(t.admin() && t.cmd.Opcode == nvme.AdminAsyncEvent)
 }
 
 // Execute implements serve.Command.

@@ -114,9 +114,7 @@ func (c *conn) expected(h *pdu.Header) error {
 	case pdu.TypeH2CTerm:
 		most = pdu.MaxTermData
 	case pdu.TypeCapsuleCmd:
-		if most = pdu.AdminCapsuleData; c.q.id != 0 {
-			most = max(c.m.cfg.InCapsule, authInCapsule)
-		}
+		most = max(c.m.cfg.InCapsule, pdu.AdminCapsuleData)
 	case pdu.TypeH2CData:
 		most = int(c.maxH2C)
 	default:

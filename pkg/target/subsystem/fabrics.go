@@ -23,7 +23,7 @@ func (c *conn) fabricsAllowed(f nvme.FabricsType) nvme.Status {
 	case nvme.AuthSend, nvme.AuthReceive:
 		return nvme.Success
 	case nvme.PropertyGet, nvme.PropertySet:
-		if c.auth != nil {
+		if c.unproven() {
 			return nvme.AuthRequired.Final()
 		}
 		if c.q.id != 0 {
@@ -60,10 +60,8 @@ func (t *task) fabrics() {
 		t.propertyGet()
 	case nvme.PropertySet:
 		t.propertySet()
-	case nvme.AuthSend:
-		t.authSend()
-	case nvme.AuthReceive:
-		t.authReceive()
+	case nvme.AuthSend, nvme.AuthReceive:
+		t.authenticate()
 	default:
 		t.disconnect()
 	}
@@ -166,13 +164,19 @@ func (t *task) connectIO(c *nvme.ConnectCommand, d *nvme.ConnectData) {
 // open makes the connection's queue one of the controller's.
 func (t *task) open(x *controller, c *nvme.ConnectCommand, most int) {
 	q, k := t.q, t.conn
+	a, err := t.m.authFor(x)
+	if err != nil { // of the configuration
+		t.m.forget(x)
+		t.answer(nvme.InternalError.Final())
+		return
+	}
 	q.id, q.ctrl = c.QueueID, x
 	q.size = min(int(c.SQSize)+1, most)
 	q.noFlow = c.Attributes&nvme.ConnectNoFlowControl != 0
 	q.head = 1 % uint16(q.size)
 	x.queues[q.id] = q
-	k.auth = t.m.authFor(x)
-	t.complete(nvme.Success, nvme.ConnectResult{ControllerID: x.id, AuthRequired: k.auth != nil}.Value())
+	k.auth = a
+	t.complete(nvme.Success, nvme.ConnectResult{ControllerID: x.id, AuthRequired: a != nil}.Value())
 }
 
 // disconnect deletes an I/O queue (Base 6.4).

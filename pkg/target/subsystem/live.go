@@ -2,9 +2,11 @@ package subsystem
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/csi-mpath/csi-mpath/pkg/nvme"
+	"github.com/csi-mpath/csi-mpath/pkg/nvmetcp/auth"
 	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
 )
 
@@ -205,9 +207,13 @@ func (m *Machine) SetDepth(depth int) error {
 }
 
 // SetAccess changes who is let in. Controllers of hosts that are not any more
-// end at once, with all their tasks (I9).
-func (m *Machine) SetAccess(hosts []string) error {
-	m.cfg.Hosts = slices.Clone(hosts)
+// end at once, with all their tasks (I9); all and each, as Config's Auth and
+// HostAuth, are for the queues to come.
+func (m *Machine) SetAccess(hosts []string, all auth.Credentials, each map[string]auth.Credentials) error {
+	if err := checkAuth(m.cfg.Name, all, each); err != nil {
+		return err
+	}
+	m.cfg.Hosts, m.cfg.Auth, m.cfg.HostAuth = slices.Clone(hosts), all, maps.Clone(each)
 	for _, x := range m.controllers {
 		if !m.admits(x.host) {
 			m.end(x)

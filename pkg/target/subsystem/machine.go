@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/nvme"
+	"github.com/csi-mpath/csi-mpath/pkg/nvmetcp/auth"
 	"github.com/csi-mpath/csi-mpath/pkg/target"
 	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
 )
@@ -28,6 +29,7 @@ type Machine struct {
 	nextID      uint16
 	anaChanges  uint64 // of the ANA log
 	tasks       []*task
+	source      auth.Source
 
 	// directory, if set, makes the discovery log, and makes this a subsystem that
 	// no name means: see Hub.
@@ -43,6 +45,7 @@ type Stats struct {
 	Commands, Reads, Writes      uint64
 	BytesRead, BytesWritten      uint64
 	Flushes, Aborted             uint64
+	AuthFailures                 uint64
 	LateWrites                   uint64 // executed after their connection was gone
 	Answered                     uint64
 	ProtocolErrors               uint64
@@ -204,7 +207,7 @@ func (m *Machine) Tick(now time.Time) {
 	m.Due(now)
 	for _, p := range m.portals {
 		for c := range p.conns {
-			if c.q.ctrl == nil && now.Sub(c.began) >= serve.LoginTimeout {
+			if (c.q.ctrl == nil || c.unproven()) && now.Sub(c.began) >= serve.LoginTimeout {
 				c.Fail("Connect took too long")
 			}
 		}
@@ -223,7 +226,7 @@ func (m *Machine) Next() (at time.Time, ok bool) {
 		m.Waiting(note)
 		for _, p := range m.portals {
 			for c := range p.conns {
-				if c.q.ctrl == nil && !c.Closing() {
+				if (c.q.ctrl == nil || c.unproven()) && !c.Closing() {
 					note(c.began.Add(serve.LoginTimeout))
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/csi-mpath/csi-mpath/pkg/nvme"
+	"github.com/csi-mpath/csi-mpath/pkg/nvmetcp/auth"
 	"github.com/csi-mpath/csi-mpath/pkg/target"
 	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
 )
@@ -79,9 +80,9 @@ func (s *Server) SetMode(id uint32, readOnly, writeThrough, thick bool) error {
 }
 
 // SetAccess is Machine.SetAccess; then nothing of those put out runs any more.
-func (s *Server) SetAccess(hosts []string) error {
+func (s *Server) SetAccess(hosts []string, all auth.Credentials, each map[string]auth.Credentials) error {
 	return s.changeAndWait(func(m *Machine, t *task) bool { return t.q.ctrl != nil && !m.admits(t.q.ctrl.host) },
-		func(m *Machine) error { return m.SetAccess(hosts) })
+		func(m *Machine) error { return m.SetAccess(hosts, all, each) })
 }
 
 // SetDepth is Machine.SetDepth.

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/nvme"
+	"github.com/csi-mpath/csi-mpath/pkg/nvmetcp/auth"
 	"github.com/csi-mpath/csi-mpath/pkg/nvmetcp/pdu"
 	"github.com/csi-mpath/csi-mpath/pkg/target"
 	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
@@ -33,6 +34,11 @@ type Config struct {
 	Namespaces []Namespace
 	// Hosts are the NQNs let in; empty means all.
 	Hosts []string
+	// Auth is what hosts must know before a queue of theirs does anything else,
+	// HostAuth the same for single hosts, by NQN. Discovery controllers ask for it
+	// too.
+	Auth     auth.Credentials
+	HostAuth map[string]auth.Credentials
 	// Depth is the most entries of an I/O queue, 2..1024; 0 is DefaultDepth.
 	Depth int
 	// Queues is the most I/O queues of a controller, 1..64; 0 is DefaultQueues.
@@ -149,6 +155,9 @@ func (c *Config) normalizeRest() error {
 		return fmt.Errorf("target %s: a time is out of range", c.Name)
 	case len(c.Namespaces) > MaxNamespace:
 		return fmt.Errorf("target %s: more than %d namespaces", c.Name, MaxNamespace)
+	}
+	if err := checkAuth(c.Name, c.Auth, c.HostAuth); err != nil {
+		return err
 	}
 	sum := sha256.Sum256([]byte(c.Name))
 	if c.Serial == "" {

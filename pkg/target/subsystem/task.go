@@ -29,6 +29,7 @@ type task struct {
 	durable bool   // the store is flushed before the answer
 	reads   bool   // buf is the data to answer with
 	bad     nvme.Status
+	auth    *authState // of a step of authentication
 }
 
 // admin reports whether the command came on an admin queue, or before Connect.
@@ -101,6 +102,10 @@ func (t *task) Busy() { t.answer(busy.After(1)) }
 
 // Finish implements serve.Command.
 func (t *task) Finish() {
+	if t.auth != nil {
+		t.authenticated()
+		return
+	}
 	if t.bad.OK() && t.reads {
 		t.sendRead()
 		return
