@@ -115,10 +115,16 @@ func (r *Record) Append(b []byte) []byte {
 	return b
 }
 
-// text reads an ASCII field: it ends at a zero, and is padded with spaces (B-21).
+// text reads an ASCII field: it ends at a zero, and is padded with spaces
+// (B-21). What cannot be printed becomes a question mark.
 func text(f []byte) string {
 	s, _, _ := strings.Cut(string(f), "\x00")
-	return strings.Trim(s, " ")
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, strings.Trim(s, " "))
 }
 
 // putText writes an ASCII field padded with spaces.
