@@ -101,7 +101,7 @@ scale: ## VOLUMES=1000 volumes x 2 paths in one process: memory, idle CPU, all p
 	@$(BIN)/scale --volumes $(VOLUMES) --json $(OUT)/scale.json
 
 .PHONY: bench-peers
-bench-peers: build ## against nbdkit, qemu and libiscsi, in interleaved rounds (root, most of an hour): SUITES=target,initiator,nbd,iscsi,paths,merge0,merge10us JSON=FILE
+bench-peers: build ## against nbdkit, qemu and libiscsi, in interleaved rounds (root, most of an hour): SUITES=target,initiator,nbd,iscsi,protocols,paths,merge0,merge10us JSON=FILE
 	@test/setup.sh $(DEMO_PACKAGES) $(BENCH_PACKAGES)
 	@$(GO) build -o $(BIN)/bench ./test/bench
 	@$(BIN)/bench --bin $(BIN)/csi-mpath $(if $(SUITES),--suites $(SUITES)) $(if $(JSON),--json $(JSON))

@@ -1,9 +1,6 @@
 package main
 
-import (
-	"fmt"
-	"os"
-)
+import "fmt"
 
 // Names of the merge deadlines as peers.
 const (
@@ -28,11 +25,8 @@ func mergeWorkloads(goal float64) []workload {
 // with others.
 func startMerge(deadline string) func(b *bench) ([]peer, error) {
 	return func(b *bench) ([]peer, error) {
-		if err := need("fio", "tgtd", "tgtadm", "taskset"); err != nil {
+		if err := b.needOurs("fio", "tgtd", "tgtadm", "taskset"); err != nil {
 			return nil, err
-		}
-		if _, err := os.Stat(b.bin); err != nil {
-			return nil, fmt.Errorf("%w: run make build, or say where it is with --bin", err)
 		}
 		tgt, portal, err := b.startTgt()
 		if err != nil {

@@ -1,10 +1,5 @@
 package main
 
-import (
-	"fmt"
-	"os"
-)
-
 const onePath = "one path"
 
 // The same target daemon by two portals and by one: on one CPU a second path can
@@ -17,11 +12,8 @@ var pathsWorkloads = []workload{
 
 // startPaths serves one volume of tgt over two paths, and over one.
 func startPaths(b *bench) ([]peer, error) {
-	if err := need("fio", "tgtd", "tgtadm", "taskset"); err != nil {
+	if err := b.needOurs("fio", "tgtd", "tgtadm", "taskset"); err != nil {
 		return nil, err
-	}
-	if _, err := os.Stat(b.bin); err != nil {
-		return nil, fmt.Errorf("%w: run make build, or say where it is with --bin", err)
 	}
 	tgt, portal, err := b.startTgt()
 	if err != nil {

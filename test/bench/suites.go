@@ -15,6 +15,7 @@ var suites = map[string]suite{
 	"target":    {start: startTarget, workloads: targetWorkloads},
 	"initiator": {start: startInitiator, workloads: initiatorWorkloads},
 	"merge0":    {start: startMerge("0"), workloads: mergeWorkloads(2)},
+	"protocols": {start: startProtocols, workloads: protocolWorkloads},
 	"paths":     {start: startPaths, workloads: pathsWorkloads},
 	"merge10us": {start: startMerge("10us"), workloads: mergeWorkloads(2)},
 }
@@ -111,7 +112,7 @@ func qemuDaemon(socket, blockdev string) []string {
 const iqn = "iqn.2026-01.io.csi-mpath:bench"
 
 func startISCSI(b *bench) ([]peer, error) {
-	if err := need("fio", "tgtd", "tgtadm", "qemu-storage-daemon", "taskset"); err != nil {
+	if err := b.needOurs("fio", "tgtd", "tgtadm", "qemu-storage-daemon", "taskset"); err != nil {
 		return nil, err
 	}
 	tgt, portal, err := b.startTgt()
@@ -121,11 +122,16 @@ func startISCSI(b *bench) ([]peer, error) {
 	return b.attached(tgt, portal, "1")
 }
 
+// needOurs is need, and csi-mpath itself.
+func (b *bench) needOurs(programs ...string) error {
+	if _, err := os.Stat(b.bin); err != nil {
+		return fmt.Errorf("%w: run make build, or say where it is with --bin", err)
+	}
+	return need(programs...)
+}
+
 // attached serves one LUN of a target by NBD, with each of the peers.
 func (b *bench) attached(behind *process, portal, lun string) ([]peer, error) {
-	if _, err := os.Stat(b.bin); err != nil {
-		return nil, fmt.Errorf("%w: run make build, or say where it is with --bin", err)
-	}
 	ours, qemu := b.path("ours"), b.path("qemu")
 	return b.servers([]peer{{name: "csi-mpath", uri: uri(ours, ""), behind: behind}, {name: qemuISCSI, uri: uri(qemu, "d"), behind: behind}},
 		[]string{ours, qemu}, [][]string{

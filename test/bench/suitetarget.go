@@ -36,8 +36,8 @@ var initiatorWorkloads = []workload{
 	{name: "1M read QD4", rw: "read", bs: "1M", depth: 4, bandwidth: true, goals: overPerf(0.9)},
 }
 
-// startRAM runs the embedded target and returns its portal.
-func (b *bench) startRAM() (p *process, portal string, err error) {
+// startRAM runs the embedded target, with more arguments, and returns its portal.
+func (b *bench) startRAM(more ...string) (p *process, portal string, err error) {
 	binary := b.path("ramtgt")
 	if err := b.command(nil, "go", "build", "-o", binary, "./test/bench/ramtgt"); err != nil {
 		return nil, "", err
@@ -45,7 +45,7 @@ func (b *bench) startRAM() (p *process, portal string, err error) {
 	if portal, err = freePort(); err != nil {
 		return nil, "", err
 	}
-	p, err = b.start("ramtgt", nil, binary, "-listen", portal, "-name", iqn, "-size", fmt.Sprint(deviceSize))
+	p, err = b.start("ramtgt", nil, append([]string{binary, "-listen", portal, "-name", iqn, "-size", fmt.Sprint(deviceSize)}, more...)...)
 	if err == nil {
 		err = b.await(p, "answer of its portal", func() bool { return answers(portal) })
 	}
@@ -53,7 +53,7 @@ func (b *bench) startRAM() (p *process, portal string, err error) {
 }
 
 func startTarget(b *bench) ([]peer, error) {
-	if err := need("fio", "qemu-storage-daemon", "taskset"); err != nil {
+	if err := b.needOurs("fio", "qemu-storage-daemon", "taskset"); err != nil {
 		return nil, err
 	}
 	ram, portal, err := b.startRAM()

@@ -1,5 +1,6 @@
-// Command ramtgt serves memory over iSCSI: the embedded target as a process of
-// its own, the same for every initiator that is compared.
+// Command ramtgt serves memory over iSCSI, and over NVMe/TCP if asked to: the
+// embedded target as a process of its own, the same for every initiator that is
+// compared.
 package main
 
 import (
@@ -14,24 +15,27 @@ import (
 	"syscall"
 
 	"github.com/csi-mpath/csi-mpath/pkg/target"
+	"github.com/csi-mpath/csi-mpath/pkg/target/subsystem"
 )
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:3260", "address of the portal")
 	name := flag.String("name", target.DefaultName, "iSCSI name of the target")
 	size := flag.Uint64("size", 1<<30, "size of LUN 0, bytes")
+	nvme := flag.String("nvme-tcp", "", "address of the portal over NVMe/TCP to the same memory, as namespace 1; none when empty")
+	nqn := flag.String("nqn", subsystem.DefaultName, "NQN of the subsystem")
 	pprof := flag.String("pprof", "", "address of the profiler, none when empty")
 	flag.Parse()
 	if *pprof != "" {
 		go func() { _ = http.ListenAndServe(*pprof, nil) }()
 	}
-	if err := run(*listen, *name, *size); err != nil {
+	if err := run(*listen, *name, *nvme, *nqn, *size); err != nil {
 		fmt.Fprintln(os.Stderr, "ramtgt:", err)
 		os.Exit(1)
 	}
 }
 
-func run(listen, name string, size uint64) error {
+func run(listen, name, nvme, nqn string, size uint64) error {
 	ram := target.NewRAM(size)
 	if err := touch(ram); err != nil {
 		return err
@@ -42,6 +46,16 @@ func run(listen, name string, size uint64) error {
 	}
 	if _, err := s.Listen(listen); err != nil {
 		return err
+	}
+	if nvme != "" {
+		n, err := subsystem.New(subsystem.Config{Name: nqn, Namespaces: []subsystem.Namespace{{ID: 1, Store: ram}}})
+		if err == nil {
+			_, err = n.Listen(nvme)
+		}
+		if err != nil {
+			return err
+		}
+		defer func() { _ = n.Close() }()
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
