@@ -93,7 +93,7 @@ func (h DiscoveryHeader) Append(b []byte) []byte {
 func ParseRecords(dst []Record, b []byte) []Record {
 	for ; len(b) >= RecordLen && len(dst) < MaxRecords; b = b[RecordLen:] {
 		dst = append(dst, Record{b[0], b[1], b[2], b[3], le.Uint16(b[4:]), le.Uint16(b[6:]), le.Uint16(b[8:]),
-			le.Uint16(b[10:]), text(b[32:64]), text(b[256:512]), text(b[512:768]), b[768]})
+			le.Uint16(b[10:]), text(b[32:64]), text(b[256 : 256+MaxNQN]), text(b[512:768]), b[768]})
 	}
 	return dst
 }

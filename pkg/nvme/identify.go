@@ -156,7 +156,7 @@ func ParseController(b []byte) (c Controller, err error) {
 		f.set(&c, le.Uint64(w[:]))
 	}
 	c.Serial, c.Model, c.Firmware = text(b[4:24]), text(b[24:64]), text(b[64:72])
-	c.Subsystem = text(b[768:1024])
+	c.Subsystem = text(b[768 : 768+MaxNQN])
 	return c, nil
 }
 
