@@ -20,14 +20,15 @@ func targetCommand() *cobra.Command {
 	var check, example bool
 	c := &cobra.Command{
 		Use:   "target {--config FILE [--check] | --example}",
-		Short: "Serve memory and files as iSCSI targets",
-		Long: `target serves the targets of a configuration in the foreground, over any number of
-portals: memory, files and block devices, with CHAP, access lists, ALUA groups and
-persistent reservations. 'csi-mpath target --example' prints a configuration.
+		Short: "Serve memory and files over iSCSI and NVMe/TCP",
+		Long: `target serves the iSCSI targets and NVMe subsystems of a configuration in the
+foreground, over any number of portals: memory, files and block devices, with CHAP
+or DH-HMAC-CHAP, access lists, ALUA or ANA groups and reservations. 'csi-mpath
+target --example' prints a configuration.
 
-SIGHUP reads the configuration again: targets, portals and LUNs come and go, LUNs
-grow, ALUA states and access change, and what stays is not disturbed. A mistake in
-the file changes nothing. SIGTERM or Ctrl-C makes what was written durable and
+SIGHUP reads the configuration again: targets, portals, LUNs and namespaces come and
+go, they grow, access states and access change, and what stays is not disturbed. A
+mistake in the file changes nothing. SIGTERM or Ctrl-C makes what was written durable and
 ends; a second signal ends at once.`,
 		Example: `  csi-mpath target --example >demo.yaml
   csi-mpath target --config demo.yaml`,
@@ -75,24 +76,47 @@ func readTargets(path string) (*config.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	all := []config.Auth{c.Discovery}
-	for _, t := range c.Targets {
-		all = append(all, t.Auth)
-	}
-	for _, a := range all {
-		if a.SecretFile == "" {
-			continue
-		}
-		if _, err := device.ReadSecretFile(a.SecretFile); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
+	if err := lookIntoSecrets(c); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return c, nil
 }
 
+// lookIntoSecrets reads the secret files of a configuration and forgets them.
+func lookIntoSecrets(c *config.Config) error {
+	chap, dhchap := []config.Auth{c.Discovery}, []config.Auth{c.DiscoveryDHChap}
+	for _, t := range c.Targets {
+		if !t.NVMe {
+			chap = append(chap, t.Auth)
+			continue
+		}
+		dhchap = append(dhchap, t.Auth)
+		for _, a := range t.HostAuth {
+			dhchap = append(dhchap, a)
+		}
+	}
+	for _, a := range chap {
+		if a.SecretFile == "" {
+			continue
+		}
+		if _, err := device.ReadSecretFile(a.SecretFile); err != nil {
+			return err
+		}
+	}
+	for _, a := range dhchap {
+		if a.SecretFile == "" {
+			continue
+		}
+		if _, err := device.ReadDHChapFiles(a.SecretFile, a.ControllerSecretFile); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // serveTargets runs until a signal that ends it.
 func serveTargets(out io.Writer, file string, cfg *config.Config, signals <-chan os.Signal) error {
-	e, err := estate.Open(cfg, estate.Options{Secrets: device.ReadSecretFile})
+	e, err := estate.Open(cfg, estate.Options{Secrets: device.ReadSecretFile, DHChap: device.ReadDHChapFiles})
 	if err != nil {
 		return &exitError{exitFailure, err}
 	}
@@ -143,15 +167,23 @@ func printServed(out io.Writer, what string, all []estate.Target) {
 	}
 	fmt.Fprintf(out, "%s: %s on %s\n", what, plural(len(all), "target"), strings.Join(portals, ", "))
 	for _, t := range all {
-		secret := ""
-		if t.Auth {
-			secret = " --chap-secret-file FILE"
-		}
 		for _, l := range t.LUNs {
-			fmt.Fprintf(out, "  %s LUN %d: %s, %s\n    csi-mpath attach --iscsi %s --target %s --lun %d%s --socket /tmp/lun%d.sock\n",
-				t.Name, l.Number, sizeText(l.Size), l.Store, strings.Join(t.Portals, ","), t.Name, l.Number, secret, l.Number)
+			printUnit(out, &t, l, strings.Join(t.Portals, ","))
 		}
 	}
+}
+
+// printUnit says how to get one LUN or namespace.
+func printUnit(out io.Writer, t *estate.Target, l estate.LUN, portals string) {
+	unit, flags, socket, secret := "LUN", fmt.Sprintf("--iscsi %s --target %s --lun %d", portals, t.Name, l.Number), "lun", "--chap-secret-file"
+	if t.NVMe {
+		unit, flags, socket, secret = "namespace", fmt.Sprintf("--nvme-tcp %s --subsystem %s --nsid %d", portals, t.Name, l.Number), "ns", "--dhchap-secret-file"
+	}
+	if t.Auth {
+		flags += " " + secret + " FILE"
+	}
+	fmt.Fprintf(out, "  %s %s %d: %s, %s\n    csi-mpath attach %s --socket /tmp/%s%d.sock\n",
+		t.Name, unit, l.Number, sizeText(l.Size), l.Store, flags, socket, l.Number)
 }
 
 func plural(n int, what string) string {

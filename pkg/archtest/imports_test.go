@@ -77,8 +77,9 @@ var rooms = map[string]room{
 	"pkg/target/serve":  {may: []string{"pkg/poll"}, never: slices.Concat(protocols, k8s)},
 	"pkg/target/subsystem": {may: []string{"pkg/nvme", "pkg/nvmetcp/pdu", "pkg/nvmetcp/auth", "pkg/target", "pkg/target/serve"},
 		never: k8s},
-	"pkg/target/config": {may: []string{"pkg/scsi", "pkg/iscsi/pdu"}, never: []string{"os", "syscall", "golang.org/x/sys/", "k8s.io/"}},
-	"pkg/target/estate": {may: []string{"pkg/target", "pkg/target/config", "pkg/iscsi/auth", "pkg/scsi"}, never: k8s},
+	"pkg/target/config": {may: []string{"pkg/scsi", "pkg/nvme", "pkg/iscsi/pdu"}, never: []string{"os", "syscall", "golang.org/x/sys/", "k8s.io/"}},
+	"pkg/target/estate": {may: []string{"pkg/target", "pkg/target/serve", "pkg/target/subsystem", "pkg/target/config", "pkg/iscsi/auth",
+		"pkg/nvmetcp/auth", "pkg/scsi", "pkg/nvme"}, never: k8s},
 
 	"pkg/bench": {may: []string{"pkg/device", "pkg/datapath", "pkg/pathsel", "pkg/merge", "pkg/tagset",
 		"pkg/bufpool", "pkg/mpsc", "pkg/poll", "pkg/blk", "pkg/iscsi", "pkg/nvmetcp", "pkg/nbd", "pkg/nbd/nbdtest", "pkg/target"}},

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/csi-mpath/csi-mpath/pkg/nvme"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
 )
 
@@ -20,8 +21,9 @@ func parse(t *testing.T, text string) *Config {
 
 func TestTheExampleWorksAsItIs(t *testing.T) {
 	c := parse(t, Example)
-	if len(c.Targets) != 2 || len(c.Targets[0].Portals) != 2 || c.Targets[0].State(2) != scsi.NonOptimized ||
-		c.Targets[0].State(1) != scsi.Optimized || c.Targets[0].LUNs[0].Store.RAM != 256<<20 {
+	if len(c.Targets) != 3 || len(c.Targets[0].Portals) != 2 || c.Targets[0].Access(2, 0).State != scsi.NonOptimized ||
+		c.Targets[0].Access(1, 0).State != scsi.Optimized || c.Targets[0].LUNs[0].Store.RAM != 256<<20 ||
+		!c.Targets[2].NVMe || c.Targets[2].Access(2, 1).ANA != nvme.NonOptimized {
 		t.Fatalf("%+v", c)
 	}
 }
@@ -169,6 +171,7 @@ func TestADocumentMayBeginWithItsMarker(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(Example))
 	f.Add([]byte(full))
+	f.Add([]byte(fullNVMe))
 	f.Add([]byte(`{"targets": [{"name": "iqn.a:b", "luns": [{"number": 0, "store": {"ram": 512}}]}]}`))
 	f.Add([]byte("targets: &a [*a]"))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -10,6 +10,10 @@ const (
 	maxPortals    = 32  // of a target
 	maxLUNs       = 1024
 	maxLUN        = 1<<14 - 1
+	maxNSID       = 1024
+	maxANAGroup   = 128
+	maxQueues     = 64
+	maxQueueDepth = 1024
 	maxGroup      = 1<<16 - 1
 	maxDepth      = 4096
 	maxPath       = 4096 // of a file, bytes
@@ -22,4 +26,6 @@ const (
 	shownMost = 64
 	// DefaultPort is the iSCSI port (RFC 7143 13.9).
 	DefaultPort = 3260
+	// DefaultNVMePort is that of NVMe/TCP (IANA).
+	DefaultNVMePort = 4420
 )

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
+	"github.com/csi-mpath/csi-mpath/pkg/nvme"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
 )
 
@@ -20,8 +21,8 @@ func Parse(b []byte) (*Config, error) {
 	c := &Config{}
 	n.object("discovery", "targets")
 	if d := n.key("discovery"); d.given() {
-		d.object("auth")
-		c.Discovery = parseAuth(d.key("auth"))
+		d.object("auth", "dhchap")
+		c.Discovery, c.DiscoveryDHChap = parseAuth(d.key("auth")), parseDHChap(d.key("dhchap"))
 	}
 	for _, t := range n.key("targets").list(maxTargets) {
 		c.Targets = append(c.Targets, parseTarget(t))
@@ -60,31 +61,39 @@ func file(n node) string {
 }
 
 func parseTarget(n node) (t Target) {
+	if n.key("nqn").given() {
+		return parseSubsystem(n)
+	}
 	n.object("name", "initiators", "auth", "unauthenticated", "portals", "groups", "depth", "luns")
 	t.Name = name(n.key("name"))
 	for _, i := range n.key("initiators").list(maxInitiators) {
 		t.Initiators = append(t.Initiators, name(i))
 	}
-	if i := n.key("initiators"); i.given() && len(t.Initiators) == 0 {
-		i.fail("is empty, which would let nobody in: leave it out to let all in")
-	}
 	t.Auth = parseAuth(n.key("auth"))
-	t.Unauthenticated = n.key("unauthenticated").flag()
 	t.Depth = int(n.key("depth").number(1, maxDepth, 0))
-	for _, p := range n.key("portals").list(maxPortals) {
-		t.Portals = append(t.Portals, parsePortal(p))
-	}
-	if !n.key("portals").given() {
-		t.Portals = []Portal{{Address: fmt.Sprintf("127.0.0.1:%d", DefaultPort), TPGT: 1, Group: 1}}
-	}
-	for _, g := range n.key("groups").list(maxPortals) {
-		g.object("id", "state")
-		t.Groups = append(t.Groups, Group{ID: uint16(want(g, "id").number(1, maxGroup, 0)), State: state(g.key("state"))})
-	}
+	t.parseShared(n, "initiators", DefaultPort)
 	for _, l := range n.key("luns").list(maxLUNs) {
 		t.LUNs = append(t.LUNs, parseLUN(l))
 	}
 	return t
+}
+
+// parseShared reads what both kinds of target have. access is the key of who is
+// let in, which is read.
+func (t *Target) parseShared(n node, access string, port uint16) {
+	if i := n.key(access); i.given() && len(t.Initiators) == 0 {
+		i.fail("is empty, which would let nobody in: leave it out to let all in")
+	}
+	t.Unauthenticated = n.key("unauthenticated").flag()
+	for _, p := range n.key("portals").list(maxPortals) {
+		t.Portals = append(t.Portals, parsePortal(p, t.NVMe, port))
+	}
+	if !n.key("portals").given() {
+		t.Portals = []Portal{{Address: fmt.Sprintf("127.0.0.1:%d", port), TPGT: 1, Group: 1}}
+	}
+	for _, g := range n.key("groups").list(maxPortals) {
+		t.Groups = append(t.Groups, parseGroup(g, t.NVMe))
+	}
 }
 
 // want is a key that must be given.
@@ -112,15 +121,19 @@ func name(n node) string {
 	return s
 }
 
-func parsePortal(n node) (p Portal) {
-	n.object("address", "advertise", "tpgt", "group")
+func parsePortal(n node, nvme bool, port uint16) (p Portal) {
+	tag, def := "tpgt", uint64(1)
+	if nvme {
+		tag, def = "id", 0
+	}
+	n.object("address", "advertise", tag, "group")
 	at := want(n, "address")
-	a := address(at)
+	a := address(at, port)
 	p.Address = a.String()
-	p.TPGT = uint16(n.key("tpgt").number(1, maxGroup, 1))
+	p.TPGT = uint16(n.key(tag).number(1, maxGroup, def))
 	p.Group = uint16(n.key("group").number(1, maxGroup, 1))
 	if tell := n.key("advertise"); tell.given() {
-		adv := address(tell)
+		adv := address(tell, port)
 		if p.Advertise = adv.String(); adv.Addr().IsUnspecified() || adv.Port() == 0 {
 			tell.fail("%s is no address to connect to", p.Advertise)
 		}
@@ -131,7 +144,7 @@ func parsePortal(n node) (p Portal) {
 }
 
 // address is IP:port or IP.
-func address(n node) netip.AddrPort {
+func address(n node, port uint16) netip.AddrPort {
 	s := n.text(maxPath)
 	if s == "" {
 		return netip.AddrPort{}
@@ -144,13 +157,26 @@ func address(n node) netip.AddrPort {
 		n.fail("%q is neither IP:port nor [IPv6]:port", cut(s))
 		return netip.AddrPort{}
 	}
-	return netip.AddrPortFrom(a.Unmap(), DefaultPort)
+	return netip.AddrPortFrom(a.Unmap(), port)
+}
+
+// parseGroup reads the access state of a group of portals.
+func parseGroup(n node, overNVMe bool) (g Group) {
+	if overNVMe {
+		n.object("id", "anaGroup", "state")
+		g.ANAGroup = uint32(n.key("anaGroup").number(1, maxANAGroup, 0))
+		g.ANA = state(n.key("state"), nvme.Optimized, nvme.NonOptimized, nvme.Inaccessible, nvme.PersistentLoss, nvme.Changing)
+	} else {
+		n.object("id", "state")
+		g.State = state(n.key("state"), scsi.Optimized, scsi.NonOptimized, scsi.Standby, scsi.Unavailable, scsi.Offline, scsi.Transitioning)
+	}
+	g.ID = uint16(want(n, "id").number(1, maxGroup, 0))
+	return g
 }
 
 // state is an access state by the name that tables print.
-func state(n node) scsi.AccessState {
+func state[S fmt.Stringer](n node, all ...S) (none S) {
 	s := n.text(maxSerial)
-	all := []scsi.AccessState{scsi.Optimized, scsi.NonOptimized, scsi.Standby, scsi.Unavailable, scsi.Offline, scsi.Transitioning}
 	var names []string
 	for _, v := range all {
 		if v.String() == s {
@@ -159,19 +185,13 @@ func state(n node) scsi.AccessState {
 		names = append(names, v.String())
 	}
 	n.fail("is %s, want one of %s", kind(n.v), strings.Join(names, ", "))
-	return 0
+	return none
 }
 
 func parseLUN(n node) (l LUN) {
 	n.object("number", "store", "blockSize", "readOnly", "writeThrough", "thick", "wwid", "serial")
 	l.Number = uint32(want(n, "number").number(0, maxLUN, 0))
-	l.BlockSize = uint32(n.key("blockSize").number(512, 4096, 512))
-	if l.BlockSize != 512 && l.BlockSize != 4096 {
-		n.key("blockSize").fail("%d is neither 512 nor 4096", l.BlockSize)
-		l.BlockSize = 512 // goes on until the end, as all of this does
-	}
-	l.ReadOnly, l.WriteThrough, l.Thick = n.key("readOnly").flag(), n.key("writeThrough").flag(), n.key("thick").flag()
-	l.Store = parseStore(want(n, "store"), l.BlockSize)
+	l.parseStored(n)
 	if w := n.key("wwid"); w.given() {
 		l.Identity = identity(w)
 	}
@@ -184,6 +204,17 @@ func parseLUN(n node) (l LUN) {
 		}
 	}
 	return l
+}
+
+// parseStored reads what LUNs and namespaces have alike.
+func (l *LUN) parseStored(n node) {
+	l.BlockSize = uint32(n.key("blockSize").number(512, 4096, 512))
+	if l.BlockSize != 512 && l.BlockSize != 4096 {
+		n.key("blockSize").fail("%d is neither 512 nor 4096", l.BlockSize)
+		l.BlockSize = 512 // goes on until the end, as all of this does
+	}
+	l.ReadOnly, l.WriteThrough, l.Thick = n.key("readOnly").flag(), n.key("writeThrough").flag(), n.key("thick").flag()
+	l.Store = parseStore(want(n, "store"), l.BlockSize)
 }
 
 // identity is naa.… with 16 or 32 digits, or eui.… with 16 (SPC-4 7.8.6).

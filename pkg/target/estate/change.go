@@ -5,15 +5,14 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/csi-mpath/csi-mpath/pkg/scsi"
-	"github.com/csi-mpath/csi-mpath/pkg/target"
 	"github.com/csi-mpath/csi-mpath/pkg/target/config"
+	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
 )
 
 // change makes a plan true. Errors do not stop it: half a change would be
 // neither the old configuration nor the new one.
 func (e *Estate) change(p *plan) error {
-	errs := []error{e.hub.SetDiscoveryAuth(p.discovery)}
+	errs := []error{e.hubs.setAuth(p.discovery)}
 	for address, d := range p.doors {
 		e.doors[address] = d
 	}
@@ -24,7 +23,7 @@ func (e *Estate) change(p *plan) error {
 	}
 	for name, s := range e.targets {
 		if !keep[name] {
-			e.hub.Remove(s.srv)
+			e.hubs.of(&s.cfg).Remove(s.srv)
 			delete(e.targets, name)
 			errs = append(errs, s.close())
 		}
@@ -50,6 +49,7 @@ func (e *Estate) change(p *plan) error {
 			delete(e.doors, address)
 		}
 	}
+	e.hubs.nvme.Changed()
 	return errors.Join(errs...)
 }
 
@@ -63,11 +63,11 @@ func wrap(name string, err error) error {
 // begin makes a new target reachable.
 func (e *Estate) begin(s *served) error {
 	e.targets[s.cfg.Name] = s
-	if err := e.hub.Add(s.srv); err != nil {
+	if err := e.hubs.of(&s.cfg).Add(s.srv); err != nil {
 		return err
 	}
-	for _, g := range s.cfg.Groups { // before anybody can log in
-		s.srv.SetALUA(g.ID, g.State)
+	for _, g := range changed(&config.Target{}, &s.cfg) { // before anybody can log in
+		s.srv.state(g)
 	}
 	return e.join(s, s.cfg.Portals, nil)
 }
@@ -76,7 +76,7 @@ func (e *Estate) begin(s *served) error {
 func (e *Estate) join(s *served, portals, were []config.Portal) error {
 	var errs []error
 	for _, p := range missing(portals, were) {
-		_, err := e.doors[p.Address].Add(s.srv, target.PortalConfig{Address: p.Advertise, TPGT: p.TPGT, Group: p.Group})
+		_, err := e.doors[p.Address].Add(s.srv, serve.PortalConfig{Address: p.Advertise, TPGT: p.TPGT, Group: p.Group})
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -98,7 +98,7 @@ func missing[T comparable](a, b []T) (out []T) {
 
 // end takes away what a target that stays loses: access, portals, LUNs.
 func (e *Estate) end(p *plan, s *served, to *config.Target) error {
-	errs := []error{s.srv.SetAccess(inBoth(s.cfg.Initiators, to.Initiators), p.secrets[to.Name])}
+	errs := []error{s.srv.access(inBoth(s.cfg.Initiators, to.Initiators), p.secrets[to.Name])}
 	for _, gone := range missing(s.cfg.Portals, to.Portals) {
 		e.doors[gone.Address].Remove(s.srv)
 	}
@@ -116,15 +116,11 @@ func (e *Estate) follow(p *plan, s *served, to config.Target) error {
 	was := s.cfg
 	s.cfg = to
 	var errs []error
-	if to.Depth != was.Depth {
-		depth := to.Depth
-		if depth == 0 {
-			depth = target.DefaultDepth
-		}
-		errs = append(errs, s.srv.SetDepth(depth))
+	if to.Depth != was.Depth || to.Queues != was.Queues {
+		errs = append(errs, s.srv.limits(&to))
 	}
-	for group, state := range changed(&was, &to) {
-		s.srv.SetALUA(group, state)
+	for _, g := range changed(&was, &to) {
+		s.srv.state(g)
 	}
 	errs = append(errs, e.join(s, to.Portals, was.Portals))
 	for _, c := range to.LUNs {
@@ -134,9 +130,9 @@ func (e *Estate) follow(p *plan, s *served, to config.Target) error {
 		}
 		l := p.luns[to.Name][c.Number]
 		s.luns[c.Number] = l
-		errs = append(errs, s.srv.AddLUN(l.unit()))
+		errs = append(errs, s.srv.add(l))
 	}
-	errs = append(errs, s.srv.SetAccess(to.Initiators, p.secrets[to.Name]))
+	errs = append(errs, s.srv.access(to.Initiators, p.secrets[to.Name]))
 	return errors.Join(errs...)
 }
 
@@ -160,15 +156,26 @@ func inBoth(was, to []string) (both []string) {
 }
 
 // changed are the groups whose state is another one now, or that may have been
-// without a portal for a moment.
-func changed(was, to *config.Target) map[uint16]scsi.AccessState {
-	out := map[uint16]scsi.AccessState{}
-	for _, p := range missing(to.Portals, was.Portals) {
-		out[p.Group] = to.State(p.Group)
+// without a portal or a namespace for a moment.
+func changed(was, to *config.Target) (out []config.Group) {
+	old, known := map[uint16]bool{}, was.ANAGroups()
+	for _, p := range was.Portals {
+		old[p.Group] = true
 	}
+	for _, p := range missing(to.Portals, was.Portals) {
+		old[p.Group] = false
+	}
+	done := map[uint16]bool{}
 	for _, p := range to.Portals {
-		if was.State(p.Group) != to.State(p.Group) {
-			out[p.Group] = to.State(p.Group)
+		if done[p.Group] {
+			continue
+		}
+		done[p.Group] = true
+		for _, ana := range to.ANAGroups() {
+			g := to.Access(p.Group, ana)
+			if !old[p.Group] || !slices.Contains(known, ana) || was.Access(p.Group, ana) != g {
+				out = append(out, g)
+			}
 		}
 	}
 	return out

@@ -16,14 +16,20 @@ import (
 	"sync"
 
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/auth"
+	nvmeauth "github.com/csi-mpath/csi-mpath/pkg/nvmetcp/auth"
 	"github.com/csi-mpath/csi-mpath/pkg/target"
 	"github.com/csi-mpath/csi-mpath/pkg/target/config"
+	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
+	"github.com/csi-mpath/csi-mpath/pkg/target/subsystem"
 )
 
 // Options are what an Estate needs of the outside.
 type Options struct {
 	// Secrets reads a file of CHAP credentials.
 	Secrets func(path string) (auth.Credentials, error)
+	// DHChap reads the files of a host's secret, and of the controller's, whose
+	// path may be empty.
+	DHChap func(host, controller string) (nvmeauth.Credentials, error)
 }
 
 // Estate is a running configuration. All methods may be called from any
@@ -32,17 +38,17 @@ type Estate struct {
 	opt Options
 
 	mu      sync.Mutex
-	hub     *target.Hub
-	doors   map[string]*target.Door // by the configured address
-	targets map[string]*served      // by name
-	order   []string                // of names
+	hubs    hubs
+	doors   map[string]*serve.Door // by the configured address
+	targets map[string]*served     // by name
+	order   []string               // of names
 	closed  bool
 }
 
 // served is one target.
 type served struct {
 	cfg  config.Target
-	srv  *target.Server
+	srv  server
 	luns map[uint32]*lun
 }
 
@@ -57,11 +63,11 @@ var errClosed = errors.New("the target has ended")
 
 // Open serves a configuration.
 func Open(c *config.Config, opt Options) (*Estate, error) {
-	hub, err := target.NewHub(auth.Credentials{})
+	hubs, err := newHubs()
 	if err != nil {
 		return nil, err
 	}
-	e := &Estate{opt: opt, hub: hub, doors: map[string]*target.Door{}, targets: map[string]*served{}}
+	e := &Estate{opt: opt, hubs: hubs, doors: map[string]*serve.Door{}, targets: map[string]*served{}}
 	if err := e.Apply(c); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
@@ -91,7 +97,7 @@ func (e *Estate) Close() error {
 		return nil
 	}
 	e.closed = true
-	errs := []error{e.hub.Close()}
+	errs := []error{e.hubs.close()}
 	for _, t := range e.targets {
 		errs = append(errs, t.close())
 	}
@@ -112,12 +118,13 @@ func (l *lun) close() error { return errors.Join(l.store.Flush(), l.store.Close(
 // Target is what is served, for people to read.
 type Target struct {
 	Name    string
+	NVMe    bool     // a subsystem
 	Portals []string // addresses to connect to
 	LUNs    []LUN
-	Auth    bool // it asks for CHAP
+	Auth    bool // it asks everybody for a secret
 }
 
-// LUN is one logical unit of a Target.
+// LUN is one logical unit, or namespace, of a Target.
 type LUN struct {
 	Number uint32
 	Size   uint64 // bytes
@@ -130,7 +137,7 @@ func (e *Estate) Targets() (out []Target) {
 	defer e.mu.Unlock()
 	for _, name := range e.order {
 		s := e.targets[name]
-		t := Target{Name: name, Auth: s.cfg.Auth.SecretFile != ""}
+		t := Target{Name: name, NVMe: s.cfg.NVMe, Auth: s.cfg.Auth.SecretFile != ""}
 		for _, p := range s.cfg.Portals {
 			at := p.Advertise
 			if at == "" {
@@ -153,14 +160,25 @@ func (e *Estate) Targets() (out []Target) {
 
 // Door is a portal by its configured address, nil when there is none: to stop
 // and start it, for demonstrations and tests.
-func (e *Estate) Door(address string) *target.Door {
+func (e *Estate) Door(address string) *serve.Door {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.doors[address]
 }
 
-// Server is a target by its name, nil when there is none: to make faults.
+// Server is an iSCSI target by its name, nil when there is none: to make faults.
 func (e *Estate) Server(name string) *target.Server {
+	s, _ := e.server(name).(iscsiServer)
+	return s.Server
+}
+
+// Subsystem is an NVMe subsystem by its NQN, nil when there is none.
+func (e *Estate) Subsystem(nqn string) *subsystem.Server {
+	s, _ := e.server(nqn).(nvmeServer)
+	return s.Server
+}
+
+func (e *Estate) server(name string) server {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if s := e.targets[name]; s != nil {

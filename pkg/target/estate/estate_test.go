@@ -153,7 +153,7 @@ func TestCredentialsAreForTheLoginsToCome(t *testing.T) {
 	if _, err := r.try(c); err == nil {
 		t.Error("it is in without a secret")
 	}
-	c.Auth = secrets["/good"]
+	c.Auth = chapFiles["/good"]
 	if _, err := r.try(c); err != nil {
 		t.Error(err)
 	}

@@ -5,34 +5,34 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/csi-mpath/csi-mpath/pkg/iscsi/auth"
-	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	nvmeauth "github.com/csi-mpath/csi-mpath/pkg/nvmetcp/auth"
 	"github.com/csi-mpath/csi-mpath/pkg/target"
 	"github.com/csi-mpath/csi-mpath/pkg/target/config"
+	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
 )
 
 // plan is a change that is prepared: all that may fail has been done.
 type plan struct {
 	cfg       *config.Config
-	discovery auth.Credentials
-	secrets   map[string]auth.Credentials // by target
-	doors     map[string]*target.Door     // that are new
-	targets   map[string]*served          // that are new
-	luns      map[string]map[uint32]*lun  // that are new, of targets that stay
+	discovery *secrets
+	secrets   map[string]*secrets        // by target
+	doors     map[string]*serve.Door     // that are new
+	targets   map[string]*served         // that are new
+	luns      map[string]map[uint32]*lun // that are new, of targets that stay
 	sizes     map[string]map[uint32]uint64
 	undo      []func()
 }
 
 // plan prepares the change to c, or undoes what it did and says why not.
 func (e *Estate) plan(c *config.Config) (_ *plan, err error) {
-	p := &plan{cfg: c, secrets: map[string]auth.Credentials{}, doors: map[string]*target.Door{},
+	p := &plan{cfg: c, secrets: map[string]*secrets{}, doors: map[string]*serve.Door{},
 		targets: map[string]*served{}, luns: map[string]map[uint32]*lun{}, sizes: map[string]map[uint32]uint64{}}
 	defer func() {
 		if err != nil {
 			p.back()
 		}
 	}()
-	if p.discovery, err = e.secret(c.Discovery); err != nil {
+	if p.discovery, err = e.readSecrets(c.Discovery, c.DiscoveryDHChap, nil); err != nil {
 		return nil, fmt.Errorf("discovery: %w", err)
 	}
 	// Two passes: what only looks comes first, so that a mistake costs nothing.
@@ -56,20 +56,42 @@ func (p *plan) back() {
 	}
 }
 
-func (e *Estate) secret(a config.Auth) (auth.Credentials, error) {
+// readSecrets reads the files of a target's, or of discovery's, credentials.
+func (e *Estate) readSecrets(chap, dhchap config.Auth, hosts map[string]config.Auth) (s *secrets, err error) {
+	s = &secrets{hosts: map[string]nvmeauth.Credentials{}}
+	if chap.SecretFile != "" {
+		if s.chap, err = e.opt.Secrets(chap.SecretFile); err != nil {
+			return nil, err
+		}
+		if !s.chap.Enabled() {
+			return nil, fmt.Errorf("%s has no username and password", chap.SecretFile)
+		}
+	}
+	if s.dhchap, err = e.readDHChap(dhchap); err != nil {
+		return nil, err
+	}
+	for host, a := range hosts {
+		if s.hosts[host], err = e.readDHChap(a); err != nil {
+			return nil, fmt.Errorf("host %s: %w", host, err)
+		}
+	}
+	return s, nil
+}
+
+func (e *Estate) readDHChap(a config.Auth) (nvmeauth.Credentials, error) {
 	if a.SecretFile == "" {
-		return auth.Credentials{}, nil
+		return nvmeauth.Credentials{}, nil
 	}
-	c, err := e.opt.Secrets(a.SecretFile)
-	if err == nil && !c.Enabled() {
-		err = fmt.Errorf("%s has no username and password", a.SecretFile)
-	}
-	return c, err
+	return e.opt.DHChap(a.SecretFile, a.ControllerSecretFile)
 }
 
 // compare reads the secrets of a target and checks what may not change.
 func (e *Estate) compare(p *plan, t *config.Target) (err error) {
-	if p.secrets[t.Name], err = e.secret(t.Auth); err != nil {
+	chap, dhchap := t.Auth, config.Auth{}
+	if t.NVMe {
+		chap, dhchap = dhchap, chap
+	}
+	if p.secrets[t.Name], err = e.readSecrets(chap, dhchap, t.HostAuth); err != nil {
 		return err
 	}
 	p.sizes[t.Name] = map[uint32]uint64{}
@@ -95,7 +117,7 @@ func (l *lun) compare(to config.LUN) (size uint64, err error) {
 	for _, c := range []struct {
 		what string
 		same bool
-	}{{"store", was.Store.File == to.Store.File && was.Store.Direct == to.Store.Direct}, {"blockSize", was.BlockSize == to.BlockSize},
+	}{{"ANA group", was.ANAGroup == to.ANAGroup}, {"uuid, nguid or eui64", was.NVMe == to.NVMe}, {"store", was.Store.File == to.Store.File && was.Store.Direct == to.Store.Direct}, {"blockSize", was.BlockSize == to.BlockSize},
 		{"wwid or serial", was.Identity == to.Identity}} {
 		if !c.same {
 			return 0, fmt.Errorf("its %s cannot change while it is served: take the LUN out first, or use another number", c.what)
@@ -141,7 +163,7 @@ func (e *Estate) prepare(p *plan, t *config.Target) error {
 		if e.doors[a.Address] != nil || p.doors[a.Address] != nil {
 			continue
 		}
-		d, err := e.hub.Listen(a.Address)
+		d, err := e.hubs.of(t).Listen(a.Address)
 		if err != nil {
 			return err
 		}
@@ -157,27 +179,13 @@ func (e *Estate) prepare(p *plan, t *config.Target) error {
 
 // build makes a target that nobody reaches yet.
 func (p *plan) build(t *config.Target, luns map[uint32]*lun) error {
-	c := target.Config{Name: t.Name, Auth: p.secrets[t.Name], Initiators: t.Initiators, Depth: t.Depth}
-	for _, l := range t.LUNs {
-		c.LUNs = append(c.LUNs, luns[l.Number].unit())
-	}
-	srv, err := target.New(c)
+	srv, err := newServer(t, p.secrets[t.Name], luns)
 	if err != nil {
 		return err
 	}
 	p.undo = append(p.undo, func() { _ = srv.Close() })
 	p.targets[t.Name] = &served{cfg: *t, srv: srv, luns: luns}
 	return nil
-}
-
-// unit is the LUN as the target takes it.
-func (l *lun) unit() target.LUN {
-	u := target.LUN{Number: l.cfg.Number, Store: l.store, ReadOnly: l.cfg.ReadOnly, WriteThrough: l.cfg.WriteThrough,
-		Thick: l.cfg.Thick, Device: target.Device{BlockSize: l.cfg.BlockSize, Size: l.size}}
-	if u.Identity = l.cfg.Identity; u.Identity != (scsi.Identity{}) && u.Serial == "" {
-		u.Serial = u.NAA + u.EUI // a page without a serial would be empty
-	}
-	return u
 }
 
 // open opens a store; undoing it removes a file that this made.

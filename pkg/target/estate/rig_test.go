@@ -37,10 +37,10 @@ const two = `targets:
   luns: [{number: 0, store: {file: DIR/disk, size: 1Mi}}, {number: 1, store: {ram: 64Ki}}]
 `
 
-var secrets = map[string]auth.Credentials{"/good": {User: "host", Secret: "a long secret"}}
+var chapFiles = map[string]auth.Credentials{"/good": {User: "host", Secret: "a long secret"}}
 
 func readSecrets(path string) (auth.Credentials, error) {
-	c, ok := secrets[path]
+	c, ok := chapFiles[path]
 	if !ok {
 		return c, fmt.Errorf("%s is not there", path)
 	}
