@@ -89,7 +89,7 @@ func (f *attachFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.socket, "socket", "", "unix socket to serve NBD on")
 	fl.StringVar(&f.block, "device", "", "attach to the kernel: auto, or the device wanted, like /dev/nbd3")
 	fl.BoolVar(&f.cfg.ReadOnly, "read-only", false, "refuse writes")
-	fl.StringVar(&f.cfg.PathSelector, "path-selector", "service-time", "service-time, round-robin, queue-length, historical-service-time or io-affinity")
+	fl.StringVar(&f.cfg.PathSelector, "path-selector", "service-time", pathSelectors)
 	fl.IntVar(&f.cfg.MinPaths, "min-paths", 1, "paths that must be up before the volume is served")
 	fl.DurationVar(&f.cfg.PathTimeout, "path-timeout", device.DefaultPathTimeout, "a path that sends nothing for so long while it owes an answer is dropped")
 	fl.DurationVar(&f.cfg.CommandTimeout, "command-timeout", device.DefaultCommandTimeout, "a command unanswered for so long is aborted")

@@ -7,10 +7,13 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/device"
 )
 
+// pathSelectors is what --path-selector takes.
+const pathSelectors = "service-time, round-robin, queue-length, historical-service-time or io-affinity"
+
 func tuneCommand() *cobra.Command {
-	var stateDir, merge, polling string
+	var stateDir, merge, polling, selector string
 	c := &cobra.Command{
-		Use:   "tune VOLUME {--merge-deadline VALUE | --polling VALUE}",
+		Use:   "tune VOLUME {--merge-deadline VALUE | --polling VALUE | --path-selector NAME}",
 		Short: "Change how an attached volume works, while it works",
 		Long: `tune changes tunables of a volume that is attached on this host, at once and
 until its process ends. VOLUME is the name that 'csi-mpath paths' shows.`,
@@ -18,7 +21,7 @@ until its process ends. VOLUME is the name that 'csi-mpath paths' shows.`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set := map[string]string{}
-			for key, value := range map[string]string{device.TuneMergeDeadline: merge, device.TunePolling: polling} {
+			for key, value := range map[string]string{device.TuneMergeDeadline: merge, device.TunePolling: polling, device.TunePathSelector: selector} {
 				if cmd.Flags().Changed(key) {
 					set[key] = value
 				}
@@ -41,7 +44,8 @@ until its process ends. VOLUME is the name that 'csi-mpath paths' shows.`,
 	}
 	c.Flags().StringVar(&merge, device.TuneMergeDeadline, "", "0, a duration like 20us, auto, or off")
 	c.Flags().StringVar(&polling, device.TunePolling, "", "off, adaptive, or a duration like 50us")
+	c.Flags().StringVar(&selector, device.TunePathSelector, "", pathSelectors)
 	c.Flags().StringVar(&stateDir, "state-dir", defaultStateDir(), "state directory the volume was attached with")
-	c.MarkFlagsOneRequired(device.TuneMergeDeadline, device.TunePolling)
+	c.MarkFlagsOneRequired(device.TuneMergeDeadline, device.TunePolling, device.TunePathSelector)
 	return c
 }

@@ -61,7 +61,7 @@ type VolumeFigure struct {
 // parameter is one StorageClass value that is swept, its default first.
 type parameter struct {
 	name   string
-	tune   string // the tunable of a live device; "": the volume is opened anew
+	tune   string // the tunable of a live device
 	values []string
 	judge  string // the workload it is for
 }
@@ -70,7 +70,7 @@ var volumeParameters = []parameter{
 	{name: "mergeDeadline", tune: device.TuneMergeDeadline, judge: sequential4k,
 		values: []string{"0", "off", "10us", "50us", "200us", "1ms"}},
 	{name: "polling", tune: device.TunePolling, judge: random1, values: []string{"off", "adaptive", "50us"}},
-	{name: "pathSelector", judge: random32,
+	{name: "pathSelector", tune: device.TunePathSelector, judge: random32,
 		values: []string{"service-time", "round-robin", "queue-length", "historical-service-time", "io-affinity"}},
 }
 
@@ -99,8 +99,7 @@ var volumeReads = []volumeWorkload{
 // minVolumeRange is the least range that the workloads fit in, bytes.
 const minVolumeRange = 4 << 20
 
-// sweep is a run of BenchVolume. dev is open while a parameter is swept that
-// can be changed live.
+// sweep is a run of BenchVolume.
 type sweep struct {
 	VolumeOptions
 	dev    *device.Device
@@ -148,11 +147,6 @@ func (s *sweep) run(ctx context.Context) (err error) {
 		s.total += (len(p.values) + 1) * len(loads) * s.Rounds
 	}
 	for _, p := range params {
-		if p.tune == "" {
-			if err := s.close(); err != nil {
-				return err
-			}
-		}
 		for _, w := range loads {
 			if err := s.parameter(ctx, p, w); err != nil {
 				return fmt.Errorf("%s, %s: %w", p.name, w.name, err)
@@ -216,26 +210,14 @@ func (s *sweep) parameter(ctx context.Context, p parameter, w volumeWorkload) er
 		return err
 	}
 	s.report.Figures = append(s.report.Figures, figures(p, w, samples)...)
-	if p.tune != "" { // as it was
-		return s.dev.Tune(p.tune, p.values[0])
-	}
-	return nil
+	return s.dev.Tune(p.tune, p.values[0]) // as it was
 }
 
 func (s *sweep) measure(ctx context.Context, d time.Duration, p parameter, value string, w volumeWorkload) (sample, error) {
-	if p.tune != "" {
-		if err := s.dev.Tune(p.tune, value); err != nil {
-			return nil, err
-		}
-		return s.drive(ctx, d, w)
-	}
-	cfg := s.Config
-	cfg.PathSelector = value
-	if err := s.open(ctx, cfg); err != nil {
+	if err := s.dev.Tune(p.tune, value); err != nil {
 		return nil, err
 	}
-	out, err := s.drive(ctx, d, w)
-	return out, errors.Join(err, s.close())
+	return s.drive(ctx, d, w)
 }
 
 // open brings the volume up, with all its paths.
@@ -251,14 +233,9 @@ func (s *sweep) open(ctx context.Context, cfg device.Config) (err error) {
 }
 
 func (s *sweep) close() error {
-	if s.dev == nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
 	defer cancel()
-	err := s.dev.Close(ctx)
-	s.dev = nil
-	return err
+	return s.dev.Close(ctx)
 }
 
 func (s *sweep) drive(ctx context.Context, d time.Duration, w volumeWorkload) (sample, error) {

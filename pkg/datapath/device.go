@@ -96,9 +96,11 @@ const (
 
 // Device is one block device over several paths.
 type Device struct {
-	cfg      Config
-	base     time.Time // of now
-	selector pathsel.Selector
+	cfg  Config
+	base time.Time // of now
+	// selector is written by SetSelector, read per batch: a stale one picks for
+	// one batch more.
+	selector atomic.Pointer[pathsel.Selector]
 	doubt    doubts
 	ledger   *ledger
 	guardOff bool // tests: I3's guard switched off, to see the test fail
@@ -210,11 +212,12 @@ func newDevice(cfg Config) (*Device, error) {
 	if cfg.CommandTimeout == 0 {
 		cfg.CommandTimeout = 30 * time.Second
 	}
-	d := &Device{cfg: cfg, base: time.Now(), selector: cfg.Selector, judgeWake: make(chan struct{}, 1), tuneWake: make(chan struct{}, 1), tier: tierNone,
+	d := &Device{cfg: cfg, base: time.Now(), judgeWake: make(chan struct{}, 1), tuneWake: make(chan struct{}, 1), tier: tierNone,
 		joined: make(chan struct{}), hopeless: make(chan struct{}, 1)}
-	if d.selector == nil {
-		d.selector = pathsel.ServiceTime{}
+	if cfg.Selector == nil {
+		cfg.Selector = pathsel.ServiceTime{}
 	}
+	d.SetSelector(cfg.Selector)
 	if err := d.SetMergeDeadline(cfg.MergeDeadline); err != nil {
 		return nil, err
 	}

@@ -47,10 +47,11 @@ type Lane struct {
 	_           [48]byte
 
 	// The runner's.
-	head, tail *blk.Request // to be sent, in order
-	again      []*slot      // to be sent once more, before the others
-	late       []*slot      // delayed
-	timer      *time.Timer  // runs the lane when the next of late is due
+	head, tail *blk.Request     // to be sent, in order
+	again      []*slot          // to be sent once more, before the others
+	late       []*slot          // delayed
+	timer      *time.Timer      // runs the lane when the next of late is due
+	selector   pathsel.Selector // of this batch
 	pick       pathsel.State
 	others     others  // loads for pick
 	dirty      []*live // queues submitted to and not yet kicked

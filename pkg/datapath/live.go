@@ -52,7 +52,7 @@ func (lv *live) Complete(c *blk.Command) {
 
 // BatchEnd implements blk.Sink: one answer flush and at most one run per lane.
 func (lv *live) BatchEnd(lanes uint64) {
-	if lv.dev.selector.Needs() == pathsel.NeedsHistory {
+	if lv.dev.pathSelector().Needs() == pathsel.NeedsHistory {
 		lv.history.Finished(lv.dev.now(), lv.takeAnswered())
 	}
 	for ; lanes != 0; lanes &= lanes - 1 {

@@ -18,8 +18,9 @@ type others struct {
 
 // beginBatch tells the selector what it needs, once per batch.
 func (l *Lane) beginBatch(group []*live) {
+	l.selector = l.dev.pathSelector()
 	l.pick.Begin(len(group))
-	needs := l.dev.selector.Needs()
+	needs := l.selector.Needs()
 	if needs == pathsel.NeedsNothing {
 		return
 	}

@@ -35,7 +35,7 @@ func (m *Mapper) Map(n uint32) (Chosen, bool) {
 	l.beginBatch(group)
 	var avoid uint32
 	for range group {
-		i := l.dev.selector.Pick(&l.pick, n, avoid)
+		i := l.selector.Pick(&l.pick, n, avoid)
 		if i < 0 {
 			break
 		}

@@ -85,7 +85,7 @@ func (l *Lane) launch(s *slot, group []*live) outcome {
 		avoid = avoidMask(group, s.avoid)
 	}
 	for range group {
-		i := l.dev.selector.Pick(&l.pick, s.size(), avoid)
+		i := l.selector.Pick(&l.pick, s.size(), avoid)
 		if i < 0 {
 			break
 		}

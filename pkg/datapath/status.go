@@ -94,7 +94,7 @@ type Status struct {
 func (d *Device) Status() Status {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	st := Status{Name: d.cfg.Name, Size: d.size.Load(), Selector: d.selector.Name(),
+	st := Status{Name: d.cfg.Name, Size: d.size.Load(), Selector: d.pathSelector().Name(),
 		Usable: len(d.table.Load().best()), Held: d.outstanding()}
 	if d.reference != nil {
 		st.Identity = *d.reference

@@ -40,6 +40,11 @@ func (d *Device) SetMergeDeadline(t time.Duration) error {
 	return nil
 }
 
+// SetSelector changes how paths are picked, also under load.
+func (d *Device) SetSelector(s pathsel.Selector) { d.selector.Store(&s) }
+
+func (d *Device) pathSelector() pathsel.Selector { return *d.selector.Load() }
+
 // MergeStats are what merging did so far.
 type MergeStats struct {
 	Deadline time.Duration `json:"deadlineNanoseconds"` // in force; MergeOff if none

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
+	"github.com/csi-mpath/csi-mpath/pkg/pathsel"
 	"github.com/csi-mpath/csi-mpath/pkg/poll"
 )
 
@@ -12,6 +13,7 @@ import (
 const (
 	TuneMergeDeadline = "merge-deadline"
 	TunePolling       = "polling"
+	TunePathSelector  = "path-selector"
 )
 
 // Tune changes a tunable at once; value is as the flag of that name takes it.
@@ -32,6 +34,13 @@ func (d *Device) Tune(key, value string) error {
 			path.setPolling(p)
 		}
 		return nil
+	case TunePathSelector:
+		s, err := pathsel.ByName(value)
+		if err != nil {
+			return err
+		}
+		d.dp.SetSelector(s)
+		return nil
 	}
 	return fmt.Errorf("volume %s: %q is no tunable of the process that serves it: it may be older than this program", d.cfg.Name, key)
 }
@@ -43,8 +52,10 @@ func CheckTunable(key, value string) (err error) {
 		_, err = ParseMergeDeadline(value)
 	case TunePolling:
 		_, err = ParsePolling(value)
+	case TunePathSelector:
+		_, err = pathsel.ByName(value)
 	default:
-		err = fmt.Errorf("%q is no tunable: use %s or %s", key, TuneMergeDeadline, TunePolling)
+		err = fmt.Errorf("%q is no tunable: use %s, %s or %s", key, TuneMergeDeadline, TunePolling, TunePathSelector)
 	}
 	return err
 }

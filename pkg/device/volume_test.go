@@ -310,7 +310,7 @@ func TestTunablesAreChangedWhileIORuns(t *testing.T) {
 	r.open(cfg, 2)
 	name := r.dev.Status().Name
 	for _, v := range [][2]string{{"merge-deadline", "20us"}, {"polling", "adaptive"}, {"merge-deadline", "auto"},
-		{"polling", "50us"}, {"merge-deadline", "off"}, {"polling", "off"}, {"merge-deadline", "0"}} {
+		{"polling", "50us"}, {"path-selector", "historical-service-time"}, {"merge-deadline", "off"}, {"path-selector", "io-affinity"}, {"polling", "off"}, {"merge-deadline", "0"}} {
 		if _, err := device.Tune(cfg.StateDir, name, v[0], v[1]); err != nil {
 			t.Fatal(err)
 		}
@@ -320,10 +320,10 @@ func TestTunablesAreChangedWhileIORuns(t *testing.T) {
 			}
 		}
 	}
-	if st, err := device.Tune(cfg.StateDir, name, "merge-deadline", "20us"); err != nil || st.Merge.Deadline != 20*time.Microsecond || st.Merge.Auto {
-		t.Fatalf("%+v, %v", st.Merge, err)
+	if st, err := device.Tune(cfg.StateDir, name, "merge-deadline", "20us"); err != nil || st.Merge.Deadline != 20*time.Microsecond || st.Merge.Auto || st.Selector != "io-affinity" {
+		t.Fatalf("%s, %+v, %v", st.Selector, st.Merge, err)
 	}
-	for _, v := range [][2]string{{"merge-deadline", "a while"}, {"polling", "1h"}, {"colour", "red"}} {
+	for _, v := range [][2]string{{"merge-deadline", "a while"}, {"polling", "1h"}, {"path-selector", "best"}, {"colour", "red"}} {
 		if _, err := device.Tune(cfg.StateDir, name, v[0], v[1]); err == nil {
 			t.Errorf("%v was accepted", v)
 		}
