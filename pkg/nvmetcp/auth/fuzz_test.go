@@ -68,6 +68,13 @@ func TestEveryDecoderRefusesEveryCutMessage(t *testing.T) {
 	}
 }
 
+// cheap are credentials with which a fuzzer gets far: large groups cost it time.
+func cheap() Credentials {
+	c := mutual
+	c.Groups = GroupSet(Null, FFDHE2048)
+	return c
+}
+
 // FuzzHost: a controller without the secret is never believed.
 func FuzzHost(f *testing.F) {
 	m := wire()
@@ -75,7 +82,7 @@ func FuzzHost(f *testing.F) {
 	f.Add(m[2], m[6])
 	f.Add(m[8], m[8])
 	f.Fuzz(func(t *testing.T, first, second []byte) {
-		r := newRig(t, mutual, mutual)
+		r := newRig(t, cheap(), cheap())
 		_, _, _ = r.host.Next(nil)
 		for _, in := range [][]byte{first, second, second} {
 			out, done, err := r.host.Next(in)
@@ -97,7 +104,7 @@ func FuzzController(f *testing.F) {
 	f.Add(m[0], m[4], m[7])
 	f.Add(m[0], m[9], m[0])
 	f.Fuzz(func(t *testing.T, first, second, third []byte) {
-		r := newRig(t, mutual, mutual)
+		r := newRig(t, cheap(), cheap())
 		for _, in := range [][]byte{first, second, third, second} {
 			r.ctrl.Take(in)
 			if out, err := r.ctrl.Give(MaxMessage); err != nil || len(out) == 0 {
