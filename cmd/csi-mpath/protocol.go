@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/csi-mpath/csi-mpath/pkg/device"
+	"github.com/csi-mpath/csi-mpath/pkg/nvmetcp/auth"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
 )
 
@@ -88,21 +89,48 @@ func (f *iscsiFlags) protocol() (device.Protocol, error) {
 	return f.volume, nil
 }
 
-type nvmeFlags struct {
-	portals                          []string
-	volume                           device.NVMe
-	hostID                           string
+// nvmeHostFlags say who this host is to a subsystem or a discovery controller.
+type nvmeHostFlags struct {
+	nqn, id                          string
 	secretFile, controllerSecretFile string
+	tlsKeyFile                       string
+}
+
+func (f *nvmeHostFlags) register(fl *pflag.FlagSet) {
+	fl.StringVar(&f.nqn, "host-nqn", "", "NVMe/TCP: NQN of this host (default: a UUID made of the machine id)")
+	fl.StringVar(&f.id, "host-id", "", "NVMe/TCP: host identifier, a UUID (default: the one of the host NQN)")
+	fl.StringVar(&f.secretFile, "dhchap-secret-file", "", "NVMe/TCP: file with this host's DH-HMAC-CHAP secret, DHHC-1:…:; mode 600")
+	fl.StringVar(&f.controllerSecretFile, "dhchap-ctrl-secret-file", "", "NVMe/TCP: file with the secret by which the controller must prove itself; mode 600")
+	// For the answer that no TLS is better than a flag unknown (B-25).
+	fl.StringVar(&f.tlsKeyFile, "tls-key-file", "", "NVMe/TCP: refused, TLS is not offered")
+	_ = fl.MarkHidden("tls-key-file")
+}
+
+// read is what the flags say; zero values are left to the defaults.
+func (f *nvmeHostFlags) read() (nqn string, id [16]byte, c auth.Credentials, err error) {
+	if f.tlsKeyFile != "" {
+		return "", id, c, fmt.Errorf("--tls-key-file: %w", auth.ErrTLS)
+	}
+	if f.id != "" {
+		if id, err = device.ParseUUID(f.id); err != nil {
+			return "", id, c, fmt.Errorf("--host-id: %w", err)
+		}
+	}
+	c, err = device.ReadDHChapFiles(f.secretFile, f.controllerSecretFile)
+	return f.nqn, id, c, err
+}
+
+type nvmeFlags struct {
+	portals []string
+	volume  device.NVMe
+	host    nvmeHostFlags
 }
 
 func (f *nvmeFlags) register(fl *pflag.FlagSet) {
 	fl.StringSliceVar(&f.portals, "nvme-tcp", nil, "NVMe/TCP portals, host[:port] or [IPv6]:port, comma-separated")
 	fl.StringVar(&f.volume.Subsystem, "subsystem", "", "NVMe/TCP: NQN of the subsystem")
 	fl.Uint32Var(&f.volume.NSID, "nsid", 1, "NVMe/TCP: namespace ID")
-	fl.StringVar(&f.volume.HostNQN, "host-nqn", "", "NVMe/TCP: NQN of this host (default: a UUID made of the machine id)")
-	fl.StringVar(&f.hostID, "host-id", "", "NVMe/TCP: host identifier, a UUID (default: the one of the host NQN)")
-	fl.StringVar(&f.secretFile, "dhchap-secret-file", "", "NVMe/TCP: file with this host's DH-HMAC-CHAP secret, DHHC-1:…:; mode 600")
-	fl.StringVar(&f.controllerSecretFile, "dhchap-ctrl-secret-file", "", "NVMe/TCP: file with the secret by which the controller must prove itself; mode 600")
+	f.host.register(fl)
 	fl.DurationVar(&f.volume.KeepAlive, "keep-alive", device.DefaultKeepAlive, "NVMe/TCP: keep alive timeout (KATO): a lost controller's writes are taken for dead after two or three of it")
 	fl.IntVar(&f.volume.Queues, "io-queues", 0, "NVMe/TCP: I/O queues per controller; fewer may be granted (default: as many as pay)")
 	fl.BoolVar(&f.volume.HeaderDigest, "header-digest", false, "NVMe/TCP: demand CRC32C on every header")
@@ -113,12 +141,7 @@ func (f *nvmeFlags) protocol() (_ device.Protocol, err error) {
 	if f.volume.Subsystem == "" {
 		return nil, fmt.Errorf("--nvme-tcp needs --subsystem, the NQN of the subsystem; 'csi-mpath discover --nvme-tcp %s' lists them", f.portals[0])
 	}
-	if f.hostID != "" {
-		if f.volume.HostID, err = device.ParseUUID(f.hostID); err != nil {
-			return nil, fmt.Errorf("--host-id: %w", err)
-		}
-	}
-	if f.volume.Auth, err = device.ReadDHChapFiles(f.secretFile, f.controllerSecretFile); err != nil {
+	if f.volume.HostNQN, f.volume.HostID, f.volume.Auth, err = f.host.read(); err != nil {
 		return nil, err
 	}
 	return f.volume, nil

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
 
 	"github.com/csi-mpath/csi-mpath/pkg/device"
+	"github.com/csi-mpath/csi-mpath/pkg/nvmetcp/auth"
 )
 
 // parsed is what flags say.
@@ -53,5 +55,13 @@ func TestFlagsOfTwoProtocolsAreRefusedWithTheWayOut(t *testing.T) {
 		if _, _, err := parsed(t, line); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", line, err, want)
 		}
+	}
+}
+
+// B-25: never plain TCP where TLS was asked for.
+func TestAKeyForTLSIsRefused(t *testing.T) {
+	_, _, err := parsed(t, "--nvme-tcp a --subsystem nqn.x:y --tls-key-file /key")
+	if !errors.Is(err, auth.ErrTLS) {
+		t.Error(err)
 	}
 }
