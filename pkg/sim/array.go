@@ -49,6 +49,7 @@ type array struct {
 	silent  bool            // dead without a word: no connection is refused
 	powered map[int]bool    // portals whose POWER ON OCCURRED has reached nobody yet
 	armed   time.Time
+	wide    bool // links have much room in their sockets
 	port    int
 	deadGen int // processes up to this one are dead
 	batch   target.Batch
@@ -204,6 +205,9 @@ func (a *array) newLink(p *path, c *target.Conn, gen int) *link {
 		*d = newDice(a.w.seed, uint64(p.index)<<32|p.born<<4|uint64(i))
 	}
 	l.tx.cap, l.rx.cap = bufferSize(l.dice), bufferSize(l.dice)
+	if a.wide {
+		l.tx.cap, l.rx.cap = maxBuffer, maxBuffer
+	}
 	c.User = l
 	kept := p.links[:0]
 	for _, o := range p.links {
@@ -215,7 +219,18 @@ func (a *array) newLink(p *path, c *target.Conn, gen int) *link {
 	return l
 }
 
-func bufferSize(d dice) int { return []int{1 << 10, 8 << 10, 64 << 10, 1 << 20, 1 << 20}[d.IntN(5)] }
+// widen gives all links much room, those to come too.
+func (a *array) widen() {
+	a.wide = true
+	for _, p := range a.paths {
+		for _, l := range p.links {
+			l.tx.cap, l.rx.cap = maxBuffer, maxBuffer
+			a.w.after(0, l.pump)
+		}
+	}
+}
+
+func bufferSize(d dice) int { return []int{1 << 10, 8 << 10, 64 << 10, maxBuffer, maxBuffer}[d.IntN(5)] }
 
 // move takes a link's bytes as far as they come.
 func (a *array) move(l *link) {

@@ -124,8 +124,10 @@ func (r *run) calm() {
 	}
 }
 
-// heal ends what steps may have left behind. Under world.mu.
+// heal ends what steps may have left behind, and makes all paths alike: one with
+// little room in its sockets may rightly be found slow for ever. Under world.mu.
 func (r *run) heal() {
+	r.array.widen()
 	r.array.do((*target.Machine).ClearFaults)
 	for _, p := range r.Setup.Paths {
 		r.array.do(func(m *target.Machine) { m.SetALUA(p[1], scsi.Optimized) })

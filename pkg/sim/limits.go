@@ -15,6 +15,8 @@ const (
 	// flushTime bounds one access to the disk.
 	flushTime = 5 * time.Millisecond
 
+	// maxBuffer is the largest room of a connection's two sockets, bytes.
+	maxBuffer = 1 << 20
 	// hotBlocks is where most requests go, so that they overlap.
 	hotBlocks = 48
 	// slots is the depth of a client's lane.
