@@ -229,8 +229,9 @@ func (o *oracle) judgeFlush(p *op, st blk.Status, end int) (told bool) {
 	for i := range o.debts {
 		o.debts[i].paid = true
 	}
-	// A process that dies right after it told leaves the next to tell again.
-	if o.paid < o.told()+int(o.stats.Kills) {
+	// A process that dies right after it told leaves the next to tell again. What
+	// failed for another reason told nothing.
+	if !o.explained(p, st) && o.paid < o.told()+int(o.stats.Kills) {
 		o.paid++
 		return true
 	}
@@ -238,13 +239,16 @@ func (o *oracle) judgeFlush(p *op, st blk.Status, end int) (told bool) {
 }
 
 func (o *oracle) judgeError(p *op, st blk.Status) {
-	switch {
-	case st == blk.IOError && time.Now().Before(o.errorsTo):
-	case st == blk.IOError && o.refused > 0 && time.Since(p.started) > o.refused: // retries are bounded
-	case st == blk.IOError && o.noPath >= 0 && time.Since(o.usable) >= o.noPath:
-	default:
+	if !o.explained(p, st) {
 		o.violate("%v ended with %v while nothing explains that", p, st)
 	}
+}
+
+// explained reports whether the script says why p ended with an error.
+func (o *oracle) explained(p *op, st blk.Status) bool {
+	return st == blk.IOError && (time.Now().Before(o.errorsTo) ||
+		o.refused > 0 && time.Since(p.started) > o.refused || // retries are bounded
+		o.noPath >= 0 && time.Since(o.usable) >= o.noPath)
 }
 
 // crashed judges what a power loss left; content is a block's now.
