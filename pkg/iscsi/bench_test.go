@@ -26,23 +26,23 @@ func BenchmarkMachine(b *testing.B) {
 				for _, c := range cmds {
 					r.luns[0].Submit(c, 0)
 				}
-				for iov := r.m.tx.gather(); len(iov) > 0; iov = r.m.tx.gather() {
+				for iov := r.m.Gather(); len(iov) > 0; iov = r.m.Gather() {
 					n := 0
 					for i := range iov {
 						n += int(iov[i].Len)
 					}
-					r.m.tx.accept(n)
+					r.m.Accept(n)
 				}
 				n := 0
 				for _, c := range cmds {
 					n += r.putAnswer(stream[n:], c)
 				}
 				for s := stream[:n]; len(s) > 0; {
-					x, y := r.m.rx.space()
+					x, y := r.m.In.Space()
 					k := copy(x, s)
 					k += copy(y, s[k:])
-					_ = r.m.rx.fed(k)
-					r.m.rx.endBatch()
+					_ = r.m.In.Fed(k)
+					r.m.EndBatch()
 					s = s[k:]
 				}
 			}

@@ -90,8 +90,8 @@ func (l *legs) Read(b []byte) (int, error) {
 }
 
 func TestATargetThatClosesAtAnyByteOfTheLoginIsAnError(t *testing.T) {
-	a := wire(pdu.Layout{}, &pdu.LoginResponse{Transit: true, NSG: 1}, segment("AuthMethod=None"))
-	b := wire(pdu.Layout{}, &pdu.LoginResponse{Transit: true, CSG: 1, NSG: 3, TSIH: 1, Window: pdu.Window{StatSN: 1}}, segment(usual))
+	a := bytesFor(pdu.Layout{}, &pdu.LoginResponse{Transit: true, NSG: 1}, segment("AuthMethod=None"))
+	b := bytesFor(pdu.Layout{}, &pdu.LoginResponse{Transit: true, CSG: 1, NSG: 3, TSIH: 1, Window: pdu.Window{StatSN: 1}}, segment(usual))
 	script := append(a, b...)
 	var cut atomic.Int32
 	addr := portal(t, func(c net.Conn) {

@@ -7,6 +7,7 @@ import (
 	"net"
 
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
+	"github.com/csi-mpath/csi-mpath/pkg/wire"
 )
 
 // Discover asks a portal for the targets it offers, in a discovery session of
@@ -27,7 +28,7 @@ func Discover(ctx context.Context, cfg Config) ([]DiscoveredTarget, error) {
 	}
 	defer func() { _ = conn.Close() }()
 	var found []DiscoveredTarget
-	err = blocking(ctx, conn, cfg.LoginTimeout, func() error {
+	err = wire.Blocking(ctx, conn, cfg.LoginTimeout, func() error {
 		found, err = l.sendTargets(conn)
 		return err
 	})

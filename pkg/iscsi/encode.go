@@ -6,6 +6,7 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/pkg/wire"
 )
 
 // form is what of a unit's profile decides how commands are encoded. Never
@@ -27,9 +28,9 @@ func newForm(p *scsi.Profile) *form {
 	}
 }
 
-// encode fills h's CDB and directions, and k.out, for the command of k.
-func (f *form) encode(h *pdu.SCSICommand, k *task) {
-	c := k.cmd
+// encode fills h's CDB and directions, and k.Out, for the command of k; x is k's.
+func (f *form) encode(h *pdu.SCSICommand, k *wire.Task, x *extra) {
+	c := k.Cmd
 	lba, blocks := c.Off>>f.shift, c.Len>>f.shift
 	cdb := h.CDB[:]
 	var flags scsi.CDBFlags
@@ -37,7 +38,7 @@ func (f *form) encode(h *pdu.SCSICommand, k *task) {
 		flags = scsi.FUA
 	}
 	short := blocks <= 0xffff && lba <= 0xffffffff
-	k.out, k.size = nil, 0
+	k.Out, k.Size = nil, 0
 	switch c.Op {
 	case blk.Read:
 		h.Read = true
@@ -47,8 +48,8 @@ func (f *form) encode(h *pdu.SCSICommand, k *task) {
 			scsi.PutRead16(cdb, lba, blocks, flags)
 		}
 	case blk.Write:
-		if k.size = int(c.Len); c.Vec == nil {
-			k.out = c.Buf[:c.Len]
+		if k.Size = int(c.Len); c.Vec == nil {
+			k.Out = c.Buf[:c.Len]
 		}
 		if short {
 			scsi.PutWrite10(cdb, uint32(lba), uint16(blocks), flags)
@@ -62,7 +63,7 @@ func (f *form) encode(h *pdu.SCSICommand, k *task) {
 			scsi.PutSyncCache10(cdb, 0, 0, 0)
 		}
 	case blk.Trim:
-		f.encodeTrim(cdb, k, lba, blocks)
+		f.encodeTrim(cdb, k, x, lba, blocks)
 	case blk.WriteZeroes:
 		flags = 0 // WRITE SAME has no FUA bit
 		if f.zeroUnmap && c.Flags&blk.NoUnmap == 0 {
@@ -70,33 +71,19 @@ func (f *form) encode(h *pdu.SCSICommand, k *task) {
 		}
 		// One block of zeroes instead of NDOB: every target takes it.
 		scsi.PutWriteSame16(cdb, lba, blocks, flags)
-		k.out = f.zeroes
+		k.Out = f.zeroes
 	}
-	k.size = max(k.size, len(k.out))
-	h.Write = k.size > 0
+	k.Size = max(k.Size, len(k.Out))
+	h.Write = k.Size > 0
 }
 
-func (f *form) encodeTrim(cdb []byte, k *task, lba uint64, blocks uint32) {
+func (f *form) encodeTrim(cdb []byte, k *wire.Task, x *extra, lba uint64, blocks uint32) {
 	if f.unmap {
 		scsi.PutUnmap(cdb, unmapParam)
-		scsi.PutUnmapOne(k.small[:], scsi.Extent{LBA: lba, Blocks: blocks})
-		k.out = k.small[:]
+		scsi.PutUnmapOne(x.small[:], scsi.Extent{LBA: lba, Blocks: blocks})
+		k.Out = x.small[:]
 		return
 	}
 	scsi.PutWriteSame16(cdb, lba, blocks, scsi.Unmap)
-	k.out = f.zeroes
+	k.Out = f.zeroes
 }
-
-// expected is how many bytes the command moves.
-func (k *task) expected() uint32 {
-	if k.size > 0 {
-		return uint32(k.size)
-	}
-	if k.reads() {
-		return k.cmd.Len
-	}
-	return 0
-}
-
-// reads reports whether the command takes data in.
-func (k *task) reads() bool { return k.cmd.Op == blk.Read }

@@ -53,7 +53,7 @@ func TestAControlCommandThatIsIOWaitsWhileTheUnitIsInQuestion(t *testing.T) {
 	}
 	s := f.dial(f.config())
 	l := s.LUN(1<<48, 1, newWaiter())
-	l.evidence(blk.IdentityChanged)
+	l.unit.Evidence(blk.IdentityChanged)
 	var cdb [scsi.CDBLen]byte
 	n := scsi.PutRead16(cdb[:], 0, 1, 0)
 	ended, cancel := context.WithCancel(testCtx(t))
@@ -74,15 +74,15 @@ func TestEvidenceOfAnEarlyResponseDoesNotWaitForThePayload(t *testing.T) {
 	r := newRig(t, defaultParams())
 	w, next := write(0, 64<<10), read(0, 512)
 	r.submit(w)
-	r.m.tx.gather()
-	r.m.tx.accept(1000) // the socket took a part
+	r.m.Gather()
+	r.m.Accept(1000) // the socket took a part
 	r.mustFeed(r.check(w.Tag, scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x3f, ASCQ: 0x0e}))
 	r.submit(next)
-	rest := r.m.tx.gather()
+	rest := r.m.Gather()
 	for _, v := range rest {
-		r.m.tx.accept(int(v.Len))
+		r.m.Accept(int(v.Len))
 	}
-	if len(r.m.tx.gather()) != 0 {
+	if len(r.m.Gather()) != 0 {
 		t.Fatal("a command went out behind the evidence")
 	}
 }

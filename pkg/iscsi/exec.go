@@ -8,6 +8,7 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/pkg/wire"
 )
 
 // Result is the answer to a command of Exec.
@@ -31,10 +32,10 @@ func (s *Session) Exec(ctx context.Context, lun scsi.LUN, cdb, in, out []byte) (
 // Exec is Session.Exec for a command that is I/O to the unit: it waits with the
 // others while the unit's identity is in question (I1).
 func (l *LUN) Exec(ctx context.Context, cdb, in, out []byte) (Result, error) {
-	return l.s.exec(ctx, l.lun, l, cdb, in, out)
+	return l.s.exec(ctx, l.lun, &l.gate, cdb, in, out)
 }
 
-func (s *Session) exec(ctx context.Context, lun scsi.LUN, gated *LUN, cdb, in, out []byte) (Result, error) {
+func (s *Session) exec(ctx context.Context, lun scsi.LUN, gated *wire.Gate, cdb, in, out []byte) (Result, error) {
 	if len(cdb) == 0 || len(cdb) > scsi.CDBLen || len(in) > 0 && len(out) > 0 {
 		return Result{}, s.cfg.errorf("BUG: Exec with a CDB of %d bytes, %d in, %d out", len(cdb), len(in), len(out))
 	}
@@ -43,35 +44,35 @@ func (s *Session) exec(ctx context.Context, lun scsi.LUN, gated *LUN, cdb, in, o
 		return Result{}, s.cfg.wrap(ErrNoTag)
 	}
 	copy(c.cdb[:], cdb)
-	c.lun, c.gated = uint64(lun), gated
-	c.out = append([]byte(nil), out...)
+	c.lun, c.Gated = uint64(lun), gated
+	c.Out = append([]byte(nil), out...)
 	if len(in) > 0 {
 		// A buffer of its own: the reader may fill it after ctx has ended.
-		c.cmd.Op, c.cmd.Buf, c.cmd.Len = blk.Read, make([]byte, len(in)), uint32(len(in))
+		c.Cmd.Op, c.Cmd.Buf, c.Cmd.Len = blk.Read, make([]byte, len(in)), uint32(len(in))
 	} else if len(out) > 0 {
-		c.cmd.Op = blk.Write
+		c.Cmd.Op = blk.Write
 	}
 	if err := s.run(ctx, c); err != nil {
 		return Result{}, err
 	}
 	return Result{Status: c.response, Sense: c.sense, Residual: c.residual,
-		N: copy(in, c.cmd.Buf[:min(int(c.cmd.Moved), len(c.cmd.Buf))]) + min(int(c.cmd.Moved), len(out))}, nil
+		N: copy(in, c.Cmd.Buf[:min(int(c.Cmd.Moved), len(c.Cmd.Buf))]) + min(int(c.Cmd.Moved), len(out))}, nil
 }
 
 // run queues a control and waits for its end.
 func (s *Session) run(ctx context.Context, c *control) error {
 	s.m.queue(c)
-	s.kick()
+	s.link.Kick()
 	select {
-	case <-c.done:
-		return s.cfg.wrap(c.err)
+	case <-c.Done:
+		return s.cfg.wrap(c.Err)
 	case <-s.done:
 		return s.endErr()
 	case <-ctx.Done():
-		if c.kind == ctlText && !c.fate.CompareAndSwap(fateOpen, fateAbandoned) {
-			s.m.tasks.put(c.task) // answered just now: the tag is ours to give back
+		if c.kind == ctlText && !c.Fate.CompareAndSwap(wire.FateOpen, wire.FateAbandoned) {
+			s.m.Tasks.Put(c.Task) // answered just now: the tag is ours to give back
 		}
-		c.fate.Store(fateAbandoned)
+		c.Fate.Store(wire.FateAbandoned)
 		return s.cfg.wrap(context.Cause(ctx))
 	}
 }
@@ -110,7 +111,7 @@ func (s *Session) Logout(ctx context.Context) error {
 	} else if err = s.run(ctx, c); err == nil && c.response != pdu.LogoutDone {
 		err = s.cfg.errorf("logout refused, response %d", c.response)
 	}
-	s.fail(ErrLoggedOut)
+	s.Fail(ErrLoggedOut)
 	select {
 	case <-s.done:
 	case <-ctx.Done():
@@ -131,14 +132,14 @@ func (s *Session) SendTargets(ctx context.Context, target string) ([]DiscoveredT
 	}
 	x := newTextExchange("SendTargets", target)
 	for {
-		c.out, c.ttt = x.request()
-		c.fate.Store(fateOpen)
+		c.Out, c.ttt = x.request()
+		c.Fate.Store(wire.FateOpen)
 		if err := s.run(ctx, c); err != nil {
 			return nil, err
 		}
 		whole, err := x.answer(c.text, c.final, c.more, c.nextTTT)
 		if err != nil || whole != nil {
-			s.m.tasks.put(c.task)
+			s.m.Tasks.Put(c.Task)
 			if err != nil {
 				return nil, s.cfg.wrap(err)
 			}

@@ -88,7 +88,7 @@ func (c *fakeConn) window(status bool) pdu.Window {
 	return w
 }
 
-func (c *fakeConn) send(p putter, data []byte) { _, _ = c.Write(wire(pdu.Layout{}, p, data)) }
+func (c *fakeConn) send(p putter, data []byte) { _, _ = c.Write(bytesFor(pdu.Layout{}, p, data)) }
 
 func (c *fakeConn) take(header, data []byte) {
 	op, immediate := pdu.Op(header)

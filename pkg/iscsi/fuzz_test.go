@@ -43,16 +43,16 @@ func FuzzFullFeature(f *testing.F) {
 			guards = append(guards, all)
 		}
 		r.submit(cmds...)
-		if iov := r.m.tx.gather(); len(iov) > 0 {
-			r.m.tx.accept(min(int(taken), len(bytesOf(iov))))
+		if iov := r.m.Gather(); len(iov) > 0 {
+			r.m.Accept(min(int(taken), len(bytesOf(iov))))
 		}
 		err := r.feed(stream, max(int(cut), 1))
 		if err == nil {
-			r.m.completeEarly()
-			for iov := r.m.tx.gather(); len(iov) > 0; iov = r.m.tx.gather() {
-				r.m.tx.accept(len(bytesOf(iov)))
+			r.m.CompleteEarly()
+			for iov := r.m.Gather(); len(iov) > 0; iov = r.m.Gather() {
+				r.m.Accept(len(bytesOf(iov)))
 			}
-			r.m.completeEarly()
+			r.m.CompleteEarly()
 		}
 		r.m.lose(*r.m.luns.Load(), ErrViolation)
 		back := map[*blk.Command]int{}

@@ -1,15 +1,11 @@
 package iscsi
 
 import (
-	"sync/atomic"
-
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/pkg/wire"
 )
-
-// counter is a small number both halves change.
-type counter = atomic.Int32
 
 // handle takes one whole PDU that is not Data-In.
 func (r *receiver) handle(op pdu.Opcode, h, data []byte) error {
@@ -41,7 +37,7 @@ func (r *receiver) scsiResponse(h, data []byte) error {
 		return violation("%v", err)
 	}
 	r.m.window(p.Window, true)
-	k, err := r.m.tasks.find(p.ITT)
+	k, err := r.m.find(p.ITT)
 	if k == nil || err != nil {
 		return err
 	}
@@ -53,47 +49,46 @@ func (r *receiver) scsiResponse(h, data []byte) error {
 var shortTransfer = blk.Verdict{Class: blk.OtherPathOnce, Status: blk.IOError}
 
 // status ends task k with what the target says of it.
-func (r *receiver) status(k *task, response, status uint8, res pdu.Residual, sense []byte) error {
-	if k.ctl != nil {
-		c := k.ctl
+func (r *receiver) status(k *wire.Task, response, status uint8, res pdu.Residual, sense []byte) error {
+	if c := r.m.of(k).ctl; c != nil {
 		if c.kind != ctlExec {
 			return violation("SCSI status for a task that is no SCSI command")
 		}
 		c.response, c.residual = status, res
 		c.sense = append([]byte(nil), sense...)
 		if response != pdu.ResponseCompleted {
-			c.err = violation("iSCSI response code %#x", response)
+			c.Err = violation("iSCSI response code %#x", response)
 		}
 		// A unit attention is told once, with whichever command comes first: its
 		// evidence is the unit's, whoever sent that one (I1, I4).
 		if v := scsi.Classify(blk.Read, status, sense); v.Class == blk.Retry && v.Evidence != 0 {
 			r.m.evidence(c.lun, false, v.Evidence)
 		}
-		r.m.answer(k, blk.Verdict{})
+		r.m.Answer(k, blk.Verdict{})
 		return nil
 	}
 	if response != pdu.ResponseCompleted {
-		r.m.answer(k, shortTransfer)
+		r.m.Answer(k, shortTransfer)
 		return nil
 	}
-	v := scsi.Classify(k.cmd.Op, status, sense)
+	v := scsi.Classify(k.Cmd.Op, status, sense)
 	if v.Class == blk.Good {
 		var err error
 		if v, err = r.whole(k, v, res); err != nil {
 			return err
 		}
 	}
-	r.m.answer(k, v)
+	r.m.Answer(k, v)
 	return nil
 }
 
 // whole checks that a read or write called good moved all its data. The
 // others carry parameters, and tgt reports an underflow for every UNMAP.
-func (r *receiver) whole(k *task, v blk.Verdict, res pdu.Residual) (blk.Verdict, error) {
-	if op := k.cmd.Op; op != blk.Read && op != blk.Write {
+func (r *receiver) whole(k *wire.Task, v blk.Verdict, res pdu.Residual) (blk.Verdict, error) {
+	if op := k.Cmd.Op; op != blk.Read && op != blk.Write {
 		return v, nil
 	}
-	want, got := k.expected(), k.cmd.Moved
+	want, got := k.Expected(), k.Cmd.Moved
 	short := res.Count > 0 && (res.Underflow || res.Overflow)
 	switch {
 	case got == want && !short:
@@ -101,7 +96,7 @@ func (r *receiver) whole(k *task, v blk.Verdict, res pdu.Residual) (blk.Verdict,
 	case short && (res.Overflow || res.Count <= want):
 		return shortTransfer, nil
 	}
-	return v, violation("GOOD status for a %v of %d bytes after %d (residual %d)", k.cmd.Op, want, got, res.Count)
+	return v, violation("GOOD status for a %v of %d bytes after %d (residual %d)", k.Cmd.Op, want, got, res.Count)
 }
 
 // r2t queues the answer to a request for data (RFC 7143 11.8). The reader
@@ -112,34 +107,26 @@ func (r *receiver) r2t(h []byte) error {
 		return violation("%v", err)
 	}
 	r.m.window(p.Window, false)
-	k, err := r.m.tasks.find(p.ITT)
+	k, err := r.m.find(p.ITT)
 	if k == nil || err != nil {
 		return err
 	}
-	c := k.cmd
-	left := uint32(k.size) - c.Moved
+	c := k.Cmd
+	left := uint32(k.Size) - c.Moved
 	switch {
-	case k.size == 0:
+	case k.Size == 0:
 		return violation("R2T for a %v", c.Op)
 	case p.TTT == pdu.NoTag:
 		return violation("R2T without a target task tag")
-	case p.R2TSN != k.r2tSN:
-		return violation("R2T with R2TSN %d, expected %d", p.R2TSN, k.r2tSN)
+	case p.R2TSN != k.Asked:
+		return violation("R2T with R2TSN %d, expected %d", p.R2TSN, k.Asked)
 	case p.Offset != c.Moved || p.Length == 0 || p.Length > left || p.Length > r.m.p.MaxBurst:
 		return violation("R2T for %d bytes at %d; %d of %d bytes are asked for, MaxBurstLength is %d",
-			p.Length, p.Offset, c.Moved, k.size, r.m.p.MaxBurst)
-	case k.r2tSN-k.jobsDone.Load() >= r.m.p.MaxOutstandingR2T:
+			p.Length, p.Offset, c.Moved, k.Size, r.m.p.MaxBurst)
+	case k.Unsent() >= r.m.p.MaxOutstandingR2T:
 		return violation("more than %d R2T outstanding", r.m.p.MaxOutstandingR2T)
 	}
-	if k.jobs == nil {
-		k.jobs = new([offerOutstandingR2T]job)
-	}
-	j := &k.jobs[k.r2tSN%offerOutstandingR2T]
-	*j = job{task: k, cmd: c, ttt: p.TTT, off: p.Offset, left: p.Length, solicited: true}
-	k.r2tSN++
-	c.Moved += p.Length
-	c.Tx.Add(1)
-	r.m.tx.jobq.Push(j)
+	r.m.Ask(k, p.TTT, p.Offset, p.Length)
 	return nil
 }
 
@@ -167,15 +154,16 @@ func (r *receiver) nopIn(h []byte) error {
 
 // finish ends the control with the given ITT; fill takes over the answer.
 func (r *receiver) finish(itt uint32, kind controlKind, fill func(*control)) error {
-	k, err := r.m.tasks.find(itt)
+	k, err := r.m.find(itt)
 	if k == nil || err != nil {
 		return err
 	}
-	if k.ctl == nil || k.ctl.kind != kind {
+	c := r.m.of(k).ctl
+	if c == nil || c.kind != kind {
 		return violation("answer of the wrong kind to task %#x", itt)
 	}
-	fill(k.ctl)
-	r.m.finishControl(k, k.ctl.err)
+	fill(c)
+	r.m.FinishControl(k, c.Err)
 	return nil
 }
 
@@ -187,21 +175,21 @@ func (r *receiver) textResponse(h, data []byte) error {
 		return violation("%v", err)
 	}
 	r.m.window(p.Window, true)
-	k, err := r.m.tasks.find(p.ITT)
+	k, err := r.m.find(p.ITT)
 	if k == nil || err != nil {
 		return err
 	}
-	c := k.ctl
+	c := r.m.of(k).ctl
 	if c == nil || c.kind != ctlText {
 		return violation("Text Response to task %#x, which is no text exchange", p.ITT)
 	}
-	if !c.fate.CompareAndSwap(fateOpen, fateAnswered) {
-		r.m.finishControl(k, nil)
+	if !c.Fate.CompareAndSwap(wire.FateOpen, wire.FateAnswered) {
+		r.m.FinishControl(k, nil)
 		return nil
 	}
 	c.text, c.final, c.more, c.nextTTT = append([]byte(nil), data...), p.Final, p.Continue, p.TTT
-	k.live.Store(0)
-	c.done <- struct{}{}
+	k.Unpublish()
+	c.Done <- struct{}{}
 	return nil
 }
 

@@ -148,9 +148,9 @@ func TestIdentifyBeginsAgainWhenTheUnitBecomesAnotherOneMeanwhile(t *testing.T) 
 func TestResumeDoesNotOpenAUnitThatNewEvidenceCameFor(t *testing.T) {
 	f := newFake(t)
 	l := f.dial(f.config()).LUN(0, 1, newWaiter())
-	l.evidence(blk.IdentityChanged)
+	l.unit.Evidence(blk.IdentityChanged)
 	asked := l.Gate()
-	l.evidence(blk.IdentityChanged) // while it is identified
+	l.unit.Evidence(blk.IdentityChanged) // while it is identified
 	if l.Resume(asked); l.Gate() == 0 {
 		t.Fatal("opened on the word of an identification that began before")
 	}

@@ -1,6 +1,10 @@
 package iscsi
 
-import "time"
+import (
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/wire"
+)
 
 // Every bound of the initiator, in one place (I6).
 const (
@@ -8,7 +12,7 @@ const (
 	offerMaxRecv        = 256 << 10 // MaxRecvDataSegmentLength, bytes
 	offerMaxBurst       = 1 << 20   // bytes
 	offerFirstBurst     = 256 << 10 // bytes
-	offerOutstandingR2T = 4
+	offerOutstandingR2T = wire.MaxAsked
 	offerTime2Wait      = 2 // seconds
 	offerTime2Retain    = 0 // seconds: ErrorRecoveryLevel 0 keeps no tasks
 
@@ -26,46 +30,21 @@ const (
 	// defaultDepth and maxDepth bound Config.QueueDepth, commands.
 	defaultDepth = 128
 	maxDepth     = 4096
-	// tagsPerHome is the least number of tags that a home of the tag set has.
-	tagsPerHome = 32
 	// controlTags are kept for recovery and control commands.
 	controlTags = 32
 	// maxLUNs is the most logical units of one session.
 	maxLUNs = 1024
 
-	// bulkPeek is how much is received ahead when a small PDU came between large
-	// payloads, bytes: little, so that not much of the next one is copied.
-	bulkPeek = 4 << 10
-	// bulkMin: payloads of at least so many bytes are bulk: one more receive
-	// costs less than copying them.
-	bulkMin = 32 << 10
-	// maxHeld is how many receives of large payload end as one batch.
-	maxHeld = 8
 	// maxOtherData is the largest data segment of anything but Data-In and
 	// text, bytes: sense, a rejected header, ping data.
 	maxOtherData = 64 << 10
 
-	// sendArena holds headers and copied payload of one batch, bytes.
-	sendArena = 256 << 10
-	// copyLimit: payload up to it is copied into the arena, more goes by reference, bytes.
-	copyLimit = 8 << 10
-	// batchBytes ends a batch, bytes.
-	batchBytes = 1 << 20
-	// batchIovecs ends a batch.
-	batchIovecs = 512
-	// maxRounds is how many batches a caller of Kick sends for others before
-	// the writer goroutine takes over.
-	maxRounds = 8
 	// maxPings is the most pings of the target waiting for our answer.
 	maxPings = 64
 	// maxEmptyDataIn is the most Data-In in a row without data or status.
 	maxEmptyDataIn = 4
 	// maxAborts is the most ABORT TASK outstanding at once.
 	maxAborts = 8
-
-	// tickInterval drives timeouts; a black hole is seen within
-	// PathTimeout + 2 ticks.
-	tickInterval = 50 * time.Millisecond
 
 	// idlePing is how long a session may be silent while nothing is outstanding,
 	// at most; a dead idle path is noticed PathTimeout later. 2,000 idle sessions
@@ -89,7 +68,4 @@ const (
 	maxTPG             = 64 << 10
 	identifyRetries    = 8 // on busy or not ready
 	identifyBackoff    = 100 * time.Millisecond
-
-	// latencyWeight: each sample moves the average by 1/8.
-	latencyWeight = 8
 )

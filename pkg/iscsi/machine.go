@@ -1,48 +1,27 @@
 package iscsi
 
 import (
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
-	"github.com/csi-mpath/csi-mpath/pkg/mpsc"
+	"github.com/csi-mpath/csi-mpath/pkg/wire"
 )
 
 // machine is the full feature phase of one session, without socket, goroutine
-// or clock: the receiver is driven by the reader, the transmitter by whoever
-// holds the sender flag, the watchdog by the ticker. They share the atomics
-// here, the tag table and the queues.
+// or clock: a wire.Flow, and its codec.
 type machine struct {
-	p     Params
-	tasks *tasks
-	// clock is a monotonic clock in nanoseconds, read for latency samples only.
-	clock func() int64
+	*wire.Flow
+	p Params
+	// extra is what only iSCSI knows of each task, by its index.
+	extra []extra
 
 	// maxCmdSN ends the command window; expStatSN is acknowledged in every PDU
 	// we send. Written by the reader, read by the sender: a stale window delays
 	// a command until the reader's kick, a stale StatSN acknowledges less.
 	maxCmdSN, expStatSN atomic.Uint32
 	_                   [56]byte
-	// tick is the coarse clock, in tickIntervals. Written by the ticker, and by
-	// whoever rouses it.
-	tick atomic.Uint32
-	// asleep: the ticker waits for the next keep-alive, nothing is outstanding.
-	// Set by the ticker, which looks for work once more after it; read by the
-	// sender after the tag was taken: one of them sees the other.
-	asleep atomic.Bool
-	// received counts receives. Written by the reader, read by the ticker.
-	received atomic.Uint64
-	_        [48]byte
-
-	// early holds commands answered before their payload had left: pushed by
-	// the sender when it has, completed by the reader.
-	early mpsc.Queue[blk.Command, *blk.Command]
-	// limbo are the tasks answered and still referenced, or in early. Reader's.
-	limbo []*task
-
-	wakeTicker chan struct{} // capacity 1, see rouse
 
 	// reviewWanted asks the reader for review. Written by the ticker and the reader.
 	reviewWanted atomic.Bool
@@ -58,16 +37,59 @@ type machine struct {
 	rx receiver
 }
 
+// extra is a task's part that only iSCSI has. The holder of the tag sets lun or
+// ctl; the sender the rest, before it publishes the task; then it is the reader's.
+type extra struct {
+	lun      *LUN
+	ctl      *control
+	small    [unmapParam]byte
+	cmdSN    uint32
+	dataSN   uint32
+	empty    uint8
+	aborting bool // an ABORT TASK for it is out
+}
+
+const unmapParam = 24
+
 func newMachine(p Params, w pdu.Window, expStatSN uint32, depth, homes int, clock func() int64) *machine {
-	m := &machine{p: p, tasks: newTasks(depth, homes), clock: clock, wakeTicker: make(chan struct{}, 1)}
+	m := &machine{p: p}
+	m.tx = transmitter{m: m, cmdSN: initialCmdSN}
+	m.rx = receiver{m: m}
+	tasks := wire.NewTasks(wire.IDs{Bits: 32, None: pdu.NoTag}, depth, homes, controlTags, 0)
+	m.extra = make([]extra, tasks.Len())
+	set := wire.Setup{Tasks: tasks, Clock: wire.NewClock(clock, m.busy), Codec: m, MaxData: int(p.MaxSend),
+		Overhead: pdu.HeaderLen + 2*pdu.DigestLen + 4}
+	if p.DataDigest {
+		set.Sum = pdu.CRC
+	}
+	m.Flow = wire.NewFlow(set)
 	m.maxCmdSN.Store(w.MaxCmdSN)
 	m.expStatSN.Store(expStatSN)
 	m.luns.Store(new([]*LUN))
-	m.limbo = make([]*task, 0, len(m.tasks.table))
-	m.tx = newTransmitter(m)
-	m.rx.init(m)
 	return m
 }
+
+// of is the part of k that only iSCSI has.
+func (m *machine) of(k *wire.Task) *extra { return &m.extra[k.Index] }
+
+// renew makes k's part ready for a new holder of the tag.
+func (m *machine) renew(k *wire.Task, l *LUN, c *control) {
+	x := m.of(k)
+	x.lun, x.ctl, x.dataSN, x.empty, x.aborting = l, c, 0, 0, false
+}
+
+// find returns the live task with the given ITT; nil for a stale one, which
+// is counted. A tag that cannot exist is a violation.
+func (m *machine) find(itt uint32) (*wire.Task, error) {
+	k, ok := m.Tasks.Find(itt)
+	if !ok {
+		return nil, violation("answer to task tag %#x, which was never given out", itt)
+	}
+	return k, nil
+}
+
+// busy reports whether the ticker has something to watch.
+func (m *machine) busy() bool { return m.Tasks.Outstanding() || m.leaving.Load() != 0 }
 
 // window takes the sequence numbers of a PDU. status says that StatSN counts
 // a status; a StatSN behind ours is not taken back.
@@ -81,57 +103,11 @@ func (m *machine) window(w pdu.Window, status bool) {
 	}
 }
 
-// answer ends a task's time on the wire with a verdict: the command completes
-// now, or when the sender has let go of its payload. Reader only.
-func (m *machine) answer(k *task, v blk.Verdict) {
-	c := k.cmd
-	c.Verdict = v
-	k.live.Store(0)
-	if v.Evidence != 0 && k.lun != nil {
-		// At once, not when the sender lets go: what it gathers next comes after (I1).
-		k.lun.evidence(v.Evidence)
-	}
-	if k.size > 0 && c.Tx.Or(answeredBit) != 0 {
-		m.limbo = append(m.limbo, k)
-		return
-	}
-	m.complete(k)
-}
-
-// complete hands a command back. Reader only, or the retirer.
-func (m *machine) complete(k *task) {
-	c, l := k.cmd, k.lun
-	if k.ctl != nil {
-		m.finishControl(k, k.ctl.err)
-		return
-	}
-	if l.sample.Load() == c.Tag {
-		l.learn(m.clock())
-	}
-	m.tasks.put(k)
-	l.inflight.Add(-1)
-	m.rx.touch(l, c.LaneBit())
-	l.sink.Complete(c)
-}
-
-// completeEarly completes what the sender has let go of. Reader only.
-func (m *machine) completeEarly() {
-	for c := m.early.Drain(); c != nil; {
-		next := c.Next
-		c.Next = nil
-		k := &m.tasks.table[c.Tag&0xffff]
-		i := slices.Index(m.limbo, k)
-		m.limbo = slices.Delete(m.limbo, i, i+1)
-		m.complete(k)
-		c = next
-	}
-}
-
 // evidence tells every unit with the given address, or all.
 func (m *machine) evidence(lun uint64, all bool, e blk.Evidence) {
 	for _, l := range *m.luns.Load() {
 		if all || uint64(l.lun) == lun {
-			l.evidence(e)
+			l.unit.Evidence(e)
 		}
 	}
 }
@@ -140,12 +116,22 @@ func (m *machine) evidence(lun uint64, all bool, e blk.Evidence) {
 // within so many seconds (RFC 7143 11.9.1). The ticker logs out when they are idle.
 func (m *machine) leave(seconds uint16) {
 	for _, l := range *m.luns.Load() {
-		l.closed.Store(true)
+		l.unit.Close()
 	}
-	wait := min(uint32(seconds)*uint32(time.Second/tickInterval), uint32(logoutTimeout/tickInterval))
-	if m.asleep.Load() {
-		m.setTick() // a sleeping ticker's clock stands
+	wait := min(uint32(seconds)*uint32(time.Second/wire.TickInterval), uint32(logoutTimeout/wire.TickInterval))
+	if m.Clock.Asleep() {
+		m.Clock.Set() // a sleeping ticker's clock stands
 	}
-	m.leaving.Store(max(m.tick.Load()+wait, 1))
-	m.rouse()
+	m.leaving.Store(max(m.Clock.Now()+wait, 1))
+	m.Clock.Rouse()
+}
+
+// lose hands what every unit still has out to its sink.
+func (m *machine) lose(luns []*LUN, cause error) {
+	for _, l := range luns {
+		l.unit.Close()
+	}
+	for _, l := range luns {
+		l.unit.Sink.Lost(wire.Lose(&l.unit), cause)
+	}
 }

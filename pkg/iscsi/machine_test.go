@@ -52,13 +52,13 @@ func TestALargePayloadIsReceivedStraightIntoTheBuffer(t *testing.T) {
 	stream := r.dataIn(c.Tag, want, 256<<10)
 	direct := 0
 	for len(stream) > 0 {
-		a, b := r.m.rx.space()
+		a, b := r.m.In.Space()
 		k := copy(a, stream)
-		if &a[0] != &r.m.rx.buf[r.m.rx.w] {
+		if b != nil { // a is the destination itself
 			direct += k
 		}
 		k += copy(b, stream[k:])
-		if err := r.m.rx.fed(k); err != nil {
+		if err := r.m.In.Fed(k); err != nil {
 			t.Fatal(err)
 		}
 		stream = stream[k:]
@@ -119,12 +119,12 @@ func TestNoCommandPassesTheWindowAndANopInOpensIt(t *testing.T) {
 	if len(out) != 3 || out[0].op != pdu.OpNOPOut {
 		t.Fatalf("sent %d PDUs through a window of 2", len(out))
 	}
-	if r.m.tx.ready() {
+	if r.m.Ready() {
 		t.Error("ready although the window is shut")
 	}
 	r.maxC = 5
 	r.mustFeed(r.wire(&pdu.NOPIn{ITT: pdu.NoTag, TTT: pdu.NoTag, Window: r.window(false)}, nil))
-	if !r.m.tx.ready() {
+	if !r.m.Ready() {
 		t.Fatal("not ready after the window opened")
 	}
 	for i, p := range r.take() {

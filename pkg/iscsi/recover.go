@@ -4,6 +4,7 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/pkg/wire"
 )
 
 // Recovery within a session: ABORT TASK for a command that is too old, LOGICAL
@@ -44,34 +45,34 @@ func (r *receiver) tmfDone(itt uint32, response uint8) error {
 // know a command it has not answered has lost it: only the end of the session
 // makes that certain.
 func (r *receiver) abortDone(itt uint32, response uint8) error {
-	k, err := r.m.tasks.find(itt)
+	k, err := r.m.find(itt)
 	if k == nil || err != nil {
 		return err // answered in the meantime
 	}
 	if response != pdu.TMFComplete {
 		return ErrCommandTimeout
 	}
-	if k.ctl != nil {
-		k.ctl.err, k.ctl.response = ErrCommandTimeout, scsi.StatusTaskAborted
+	if c := r.m.of(k).ctl; c != nil {
+		c.Err, c.response = ErrCommandTimeout, scsi.StatusTaskAborted
 	}
-	r.m.answer(k, aborted)
+	r.m.Answer(k, aborted)
 	return nil
 }
 
 // resetDone ends the tasks of the unit that were sent before the reset, and no
 // others.
 func (r *receiver) resetDone(lun uint64, seq uint64) {
-	for i := range r.m.tasks.table {
-		k := &r.m.tasks.table[i]
-		if k.live.Load() == 0 || k.cmd.Seq >= seq {
+	for i := range r.m.extra {
+		k, x := r.m.Tasks.At(i), &r.m.extra[i]
+		if !k.Live() || k.Cmd.Seq >= seq {
 			continue
 		}
 		switch {
-		case k.lun != nil && uint64(k.lun.lun) == lun:
-			r.m.answer(k, aborted)
-		case k.ctl != nil && k.ctl.kind == ctlExec && k.ctl.lun == lun:
-			k.ctl.response = scsi.StatusTaskAborted
-			r.m.answer(k, aborted)
+		case x.lun != nil && uint64(x.lun.lun) == lun:
+			r.m.Answer(k, aborted)
+		case x.ctl != nil && x.ctl.kind == ctlExec && x.ctl.lun == lun:
+			x.ctl.response = scsi.StatusTaskAborted
+			r.m.Answer(k, aborted)
 		}
 	}
 }
@@ -79,21 +80,20 @@ func (r *receiver) resetDone(lun uint64, seq uint64) {
 // review looks for tasks that are too old. Reader only; the ticker asks for it.
 func (r *receiver) review(now, commandTicks, abortTicks uint32) error {
 	aborts := 0
-	for i := range r.m.tasks.table {
-		k := &r.m.tasks.table[i]
-		live := k.live.Load()
-		if live == 0 {
+	for i := range r.m.extra {
+		k, x := r.m.Tasks.At(i), &r.m.extra[i]
+		if !k.Live() {
 			continue
 		}
-		age := now - uint32(live>>32)
-		tmf := k.ctl != nil && k.ctl.kind == ctlTMF
+		age := k.Age(now)
+		tmf := x.ctl != nil && x.ctl.kind == ctlTMF
 		switch {
 		case tmf && age >= abortTicks:
 			return ErrCommandTimeout
 		case tmf:
 			aborts++
-		case age < commandTicks || k.aborting:
-		case k.ctl != nil && k.ctl.kind != ctlExec:
+		case age < commandTicks || x.aborting:
+		case x.ctl != nil && x.ctl.kind != ctlExec:
 			return ErrCommandTimeout
 		case aborts < maxAborts:
 			if !r.abort(k) {
@@ -106,37 +106,19 @@ func (r *receiver) review(now, commandTicks, abortTicks uint32) error {
 }
 
 // abort queues an ABORT TASK for k.
-func (r *receiver) abort(k *task) bool {
+func (r *receiver) abort(k *wire.Task) bool {
 	c := r.m.newControl(ctlTMF)
 	if c == nil {
 		return false
 	}
-	k.aborting = true
-	c.function, c.refTag, c.refSN = pdu.TMFAbortTask, uint32(k.live.Load()), k.cmdSN
-	if k.ctl != nil {
-		c.lun = k.ctl.lun
+	x := r.m.of(k)
+	x.aborting = true
+	c.function, c.refTag, c.refSN = pdu.TMFAbortTask, k.ID(), x.cmdSN
+	if x.ctl != nil {
+		c.lun = x.ctl.lun
 	} else {
-		c.lun = uint64(k.lun.lun)
+		c.lun = uint64(x.lun.lun)
 	}
 	r.m.queue(c)
 	return true
-}
-
-// touch notes that l wants a BatchEnd for a lane.
-func (r *receiver) touch(l *LUN, lane uint64) {
-	if l.touched == 0 {
-		r.touched = append(r.touched, l)
-	}
-	l.touched |= lane
-}
-
-// endBatch tells the units that completed something.
-func (r *receiver) endBatch() {
-	for i, l := range r.touched {
-		lanes := l.touched
-		l.touched = 0
-		r.touched[i] = nil
-		l.sink.BatchEnd(lanes)
-	}
-	r.touched = r.touched[:0]
 }

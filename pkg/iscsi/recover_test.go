@@ -8,6 +8,7 @@ import (
 
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
+	"github.com/csi-mpath/csi-mpath/pkg/wire"
 )
 
 // tmf cuts the single task management request out of what is sent.
@@ -30,10 +31,10 @@ func TestAnOldCommandIsAborted(t *testing.T) {
 	c, young := read(0, 512), read(512, 512)
 	r.submit(c)
 	r.take()
-	r.m.tick.Store(590)
+	r.m.Clock.Tick(590 * wire.TickInterval)
 	r.submit(young)
 	r.take()
-	if r.m.tasks.tooOld(599, 600, 200) || !r.m.tasks.tooOld(600, 600, 200) {
+	if r.m.Tasks.TooOld(599, 600, 200) || !r.m.Tasks.TooOld(600, 600, 200) {
 		t.Error("the ticker does not see the age")
 	}
 	if err := r.m.rx.review(600, 600, 200); err != nil {
@@ -69,7 +70,7 @@ func TestAnAbortThatFailsEndsTheSession(t *testing.T) {
 	r.submit(read(0, 512))
 	r.take()
 	_ = r.m.rx.review(600, 600, 200)
-	r.m.tick.Store(600)
+	r.m.Clock.Tick(600 * wire.TickInterval)
 	r.tmf()
 	if err := r.m.rx.review(799, 600, 200); err != nil {
 		t.Errorf("gave up too early: %v", err)
@@ -129,16 +130,16 @@ func TestACancelledCommandLeavesNoHoleInCmdSN(t *testing.T) {
 	if len(r.take()) != 0 {
 		t.Fatal("sent through a shut window")
 	}
-	ctl[1].fate.Store(fateAbandoned)
+	ctl[1].Fate.Store(wire.FateAbandoned)
 	r.mustFeed(r.wire(&pdu.NOPIn{ITT: pdu.NoTag, TTT: pdu.NoTag, Window: r.window(false)}, nil))
 	out := r.take()
 	for i, want := range []*control{ctl[0], ctl[2]} {
 		var h pdu.SCSICommand
-		if len(out) != 2 || h.Decode(out[i].header) != nil || h.CmdSN != uint32(1+i) || h.ITT != want.cmd.Tag {
+		if len(out) != 2 || h.Decode(out[i].header) != nil || h.CmdSN != uint32(1+i) || h.ITT != want.Cmd.Tag {
 			t.Fatalf("%d PDUs, %d is %+v", len(out), i, h)
 		}
 	}
-	<-ctl[1].done
+	<-ctl[1].Done
 }
 
 func TestASinkMaySubmitFromItsCompletion(t *testing.T) {
@@ -204,8 +205,8 @@ func TestABlackHoleIsSeenWithinPathTimeoutAnd200ms(t *testing.T) {
 	for _, busyBefore := range []time.Duration{0, 33 * time.Millisecond, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
-			w := watchdog{path: 5 * time.Second}
-			tick := time.NewTicker(tickInterval)
+			w := wire.Watchdog{Path: 5 * time.Second}
+			tick := time.NewTicker(wire.TickInterval)
 			defer tick.Stop()
 			var pinged time.Duration
 			received := uint64(0)
@@ -215,10 +216,10 @@ func TestABlackHoleIsSeenWithinPathTimeoutAnd200ms(t *testing.T) {
 					received++
 				}
 				hole := since - busyBefore // since the last byte
-				switch w.tick(since, received, true) {
-				case watchPing:
+				switch w.Tick(since, received, true) {
+				case wire.WatchPing:
 					pinged = hole
-				case watchDead:
+				case wire.WatchDead:
 					if hole < 4900*time.Millisecond || hole > 5200*time.Millisecond {
 						t.Errorf("declared dead after %v", hole)
 					}
@@ -226,7 +227,7 @@ func TestABlackHoleIsSeenWithinPathTimeoutAnd200ms(t *testing.T) {
 						t.Errorf("pinged after %v", pinged)
 					}
 					return
-				case watchOK:
+				case wire.WatchOK:
 				}
 				if hole > 6*time.Second {
 					t.Fatal("never seen")
@@ -237,25 +238,25 @@ func TestABlackHoleIsSeenWithinPathTimeoutAnd200ms(t *testing.T) {
 }
 
 func TestTheWatchdogBarksOnlyWhenSomethingIsOutstanding(t *testing.T) {
-	w := watchdog{path: 5 * time.Second}
+	w := wire.Watchdog{Path: 5 * time.Second}
 	now := time.Duration(0)
-	step := func(received uint64, outstanding bool) watchResult {
-		now += tickInterval
-		return w.tick(now, received, outstanding)
+	step := func(received uint64, outstanding bool) wire.Watched {
+		now += wire.TickInterval
+		return w.Tick(now, received, outstanding)
 	}
 	for range 1000 {
-		if step(0, false) != watchOK {
+		if step(0, false) != wire.WatchOK {
 			t.Fatal("idle session")
 		}
 	}
 	for i := range uint64(1000) {
-		if step(i, true) != watchOK {
+		if step(i, true) != wire.WatchOK {
 			t.Fatal("bytes come in")
 		}
 	}
 	now += time.Hour // the machine slept
 	for range 2 {    // the second has no gap and no byte
-		if step(1000, true) != watchOK {
+		if step(1000, true) != wire.WatchOK {
 			t.Fatal("a suspended process is no dead path")
 		}
 	}
@@ -295,25 +296,25 @@ func TestSubmitAndCompleteAllocateNothing(t *testing.T) {
 			}
 		}
 		r.maxC += 10
-		for iov := r.m.tx.gather(); len(iov) > 0; iov = r.m.tx.gather() {
+		for iov := r.m.Gather(); len(iov) > 0; iov = r.m.Gather() {
 			n := 0
 			for i := range iov {
 				n += int(iov[i].Len)
 			}
-			r.m.tx.accept(n)
+			r.m.Accept(n)
 		}
 		n := 0
 		for _, c := range cmds {
 			n += r.putAnswer(stream[n:], c)
 		}
 		for b := stream[:n]; len(b) > 0; {
-			x, y := r.m.rx.space()
+			x, y := r.m.In.Space()
 			k := copy(x, b)
 			k += copy(y, b[k:])
-			if err := r.m.rx.fed(k); err != nil {
+			if err := r.m.In.Fed(k); err != nil {
 				t.Fatal(err)
 			}
-			r.m.rx.endBatch()
+			r.m.EndBatch()
 			b = b[k:]
 		}
 		if len(r.sink[0].done) != len(cmds) {

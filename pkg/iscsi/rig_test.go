@@ -121,10 +121,10 @@ func bytesOf(iov []unix.Iovec) []byte {
 func (r *rig) take() []sent {
 	r.t.Helper()
 	var stream []byte
-	for iov := r.m.tx.gather(); len(iov) > 0; iov = r.m.tx.gather() {
+	for iov := r.m.Gather(); len(iov) > 0; iov = r.m.Gather() {
 		b := bytesOf(iov)
 		stream = append(stream, b...)
-		r.m.tx.accept(len(b))
+		r.m.Accept(len(b))
 	}
 	return r.cut(stream)
 }
@@ -164,8 +164,8 @@ func (r *rig) window(status bool) pdu.Window {
 
 type putter interface{ Put([]byte) }
 
-// wire makes whole PDU bytes as a target sends them.
-func wire(l pdu.Layout, p putter, data []byte) []byte {
+// bytesFor makes whole PDU bytes as a target sends them.
+func bytesFor(l pdu.Layout, p putter, data []byte) []byte {
 	b := make([]byte, l.DataStart(0)+len(data)+l.Trailer(len(data)))
 	p.Put(b)
 	b[5], b[6], b[7] = byte(len(data)>>16), byte(len(data)>>8), byte(len(data))
@@ -175,7 +175,7 @@ func wire(l pdu.Layout, p putter, data []byte) []byte {
 	return b
 }
 
-func (r *rig) wire(p putter, data []byte) []byte { return wire(r.m.p.Layout, p, data) }
+func (r *rig) wire(p putter, data []byte) []byte { return bytesFor(r.m.p.Layout, p, data) }
 
 // feed gives bytes to the receiver in pieces of the given sizes (the last
 // repeats), as the reader does.
@@ -185,15 +185,15 @@ func (r *rig) feed(b []byte, sizes ...int) error {
 		if len(sizes) > 0 {
 			n = min(n, sizes[min(i, len(sizes)-1)])
 		}
-		a, c := r.m.rx.space()
+		a, c := r.m.In.Space()
 		if len(a) == 0 {
 			r.t.Fatal("no space to receive into")
 		}
 		k := copy(a, b[:n])
 		k += copy(c, b[k:n])
-		err := r.m.rx.fed(k)
-		r.m.completeEarly()
-		r.m.rx.endBatch()
+		err := r.m.In.Fed(k)
+		r.m.CompleteEarly()
+		r.m.EndBatch()
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/pkg/wire"
 )
 
 func (f *fake) open(cfg Config) (*Session, *LUN, *waiter) {
@@ -139,7 +140,7 @@ func TestEveryCommandComesBackOnceWhenTheSessionDiesUnderLoad(t *testing.T) {
 		f := newFake(t)
 		s, l, _ := f.open(f.config())
 		w := newTally()
-		l.sink = w
+		l.unit.Sink = w
 		var wg sync.WaitGroup
 		for lane := range 3 {
 			wg.Add(1)
@@ -207,7 +208,7 @@ func TestAnEarlyResponseIsCompletedWhenTheSocketHasTakenThePayload(t *testing.T)
 	for range cmds {
 		select {
 		case c := <-w.done:
-			if c.Verdict.Class != blk.TargetError || c.Tx.Load() != answeredBit && c.Tx.Load() != 0 {
+			if c.Verdict.Class != blk.TargetError || c.Tx.Load() != wire.AnsweredBit && c.Tx.Load() != 0 {
 				t.Fatalf("%v, %#x", c.Verdict, c.Tx.Load())
 			}
 		case <-w.lost:
@@ -355,7 +356,7 @@ func TestExecGivesUpWithItsContextAndTheTagComesBack(t *testing.T) {
 		if in[0] != 0 {
 			t.Fatal("the buffer was written after Exec returned")
 		}
-		s.barrier()
+		s.link.Barrier(s.done)
 	}
 }
 

@@ -3,35 +3,36 @@ package iscsi
 import (
 	"fmt"
 	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/wire"
 )
 
 // ticker is the ticker goroutine: timeouts and pings. It ticks while something
 // is outstanding, and sleeps from one keep-alive to the next otherwise.
 func (s *Session) ticker() {
-	w := watchdog{path: s.cfg.PathTimeout, idle: idlePeriod(s.cfg.ISID)}
+	w := wire.Watchdog{Path: s.cfg.PathTimeout, Idle: idlePeriod(s.cfg.ISID)}
 	var shut stuck
-	t := time.NewTimer(tickInterval)
+	t := time.NewTimer(wire.TickInterval)
 	defer t.Stop()
 	for {
 		select {
-		case <-s.quit:
+		case <-s.link.Quit():
 			return
 		case <-t.C:
-		case <-s.m.wakeTicker:
+		case <-s.m.Clock.Wake:
 		}
-		s.m.asleep.Store(false)
 		now := time.Since(s.base)
-		s.m.tick.Store(uint32(now / tickInterval))
+		tick := s.m.Clock.Tick(now)
 		s.watch(&w, now)
 		if shut.tick(now, s.m.tx.shut.Load(), s.cfg.CommandTimeout) {
-			s.fail(fmt.Errorf("%w: the target kept its command window shut", ErrCommandTimeout))
+			s.Fail(fmt.Errorf("%w: the target kept its command window shut", ErrCommandTimeout))
 		}
-		if s.m.tasks.tooOld(uint32(now/tickInterval), ticks(s.cfg.CommandTimeout), ticks(abortTimeout)) {
+		if s.m.Tasks.TooOld(tick, wire.Ticks(s.cfg.CommandTimeout), wire.Ticks(abortTimeout)) {
 			s.m.reviewWanted.Store(true)
-			s.wakeReader()
+			s.link.Wake()
 		}
-		s.goodbye(uint32(now / tickInterval))
-		t.Reset(s.m.rest(w.quiet(now)))
+		s.goodbye(tick)
+		t.Reset(s.m.Clock.Rest(w.Quiet(now)))
 	}
 }
 
@@ -41,48 +42,15 @@ func idlePeriod(isid [6]byte) time.Duration {
 	return idlePing - idlePing/4*time.Duration(isid[5])/256
 }
 
-// rest says how long the ticker may sleep: until quiet has passed when nothing
-// is going on, a tick otherwise. Ticker only.
-func (m *machine) rest(quiet time.Duration) time.Duration {
-	if quiet <= tickInterval || m.busy() {
-		return tickInterval
-	}
-	m.asleep.Store(true)
-	if m.busy() { // it began meanwhile, and may not have seen asleep
-		m.asleep.Store(false)
-		return tickInterval
-	}
-	return quiet
-}
-
-// busy reports whether the ticker has something to watch.
-func (m *machine) busy() bool { return m.tasks.outstanding() || m.leaving.Load() != 0 }
-
-// rouse wakes a sleeping ticker if there is something to watch, and sets the
-// coarse clock, which stood still. Whoever sends calls it before it stamps a
-// task, the reader when the target wants to leave.
-func (m *machine) rouse() {
-	if !m.busy() || !m.asleep.CompareAndSwap(true, false) {
-		return
-	}
-	m.setTick()
-	select {
-	case m.wakeTicker <- struct{}{}:
-	default:
-	}
-}
-
-func (m *machine) setTick() { m.tick.Store(uint32(time.Duration(m.clock()) / tickInterval)) }
-
-func (s *Session) watch(w *watchdog, now time.Duration) {
-	switch w.tick(now, s.m.received.Load(), s.m.tasks.outstanding()) {
-	case watchPing:
+func (s *Session) watch(w *wire.Watchdog, now time.Duration) {
+	switch w.Tick(now, s.m.Received(), s.m.Tasks.Outstanding()) {
+	case wire.WatchPing:
 		if c := s.m.newControl(ctlPing); c != nil {
 			s.m.queue(c)
-			s.kick()
+			s.link.Kick()
 		}
-	case watchDead:
-		s.fail(fmt.Errorf("%w (%v)", ErrPathTimeout, s.cfg.PathTimeout))
+	case wire.WatchDead:
+		s.Fail(fmt.Errorf("%w (%v)", ErrPathTimeout, s.cfg.PathTimeout))
 	}
 }
 
@@ -94,15 +62,30 @@ func (s *Session) goodbye(now uint32) {
 		return
 	}
 	if int32(now-by) >= 0 {
-		s.fail(ErrLogoutRequested)
+		s.Fail(ErrLogoutRequested)
 		return
 	}
-	if s.m.tasks.data.Free() != s.m.tasks.data.Depth() || s.byes.Swap(1) != 0 {
+	if !s.m.Tasks.Idle() || s.byes.Swap(1) != 0 {
 		return
 	}
 	if c := s.m.newControl(ctlLogout); c != nil {
-		c.onDone = func() { s.fail(ErrLogoutRequested) }
+		c.OnDone = func() { s.Fail(ErrLogoutRequested) }
 		s.m.queue(c)
-		s.kick()
+		s.link.Kick()
 	}
+}
+
+// stuck notices a command window that stays shut.
+type stuck struct {
+	shut  uint64
+	since time.Duration
+}
+
+// tick reports whether the same command has waited for the window for limit.
+func (s *stuck) tick(now time.Duration, shut uint64, limit time.Duration) bool {
+	if shut == 0 || shut != s.shut {
+		s.shut, s.since = shut, now
+		return false
+	}
+	return now-s.since >= limit
 }

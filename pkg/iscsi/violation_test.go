@@ -106,7 +106,7 @@ func TestStaleAnswersAreDroppedAndCounted(t *testing.T) {
 	// Stale data of any size is skipped, however it is cut.
 	r.mustFeed(append(r.dataIn(old, make([]byte, 200<<10), 100<<10), r.good(old)...), 7777)
 	r.mustFeed(r.r2t(old, 1, 0, 0, 512))
-	if n := r.m.tasks.stale.Load(); n != 4 {
+	if n := r.m.Tasks.Stale.Load(); n != 4 {
 		t.Errorf("%d stale, want 4", n)
 	}
 	want := pattern(64<<10, 5)
@@ -174,15 +174,15 @@ func TestAUnitWhoseIdentityIsInQuestionSendsNothingUntilResume(t *testing.T) {
 			t.Fatalf("sent %v to the unit in question", q.op)
 		}
 	}
-	r.luns[0].gate.Store(0) // Resume, without its kick
-	r.m.tx.unpark.Store(true)
-	if !r.m.tx.ready() {
+	r.luns[0].gate.Open(r.luns[0].Gate()) // Resume, without its kick
+	r.m.Unpark()
+	if !r.m.Ready() {
 		t.Fatal("nothing to send after Resume")
 	}
 	if out := r.take(); len(out) != 3 || out[0].op != pdu.OpDataOut || out[2].op != pdu.OpSCSICommand {
 		t.Fatalf("%d PDUs after Resume", len(out))
 	}
-	r.luns[0].gate.Store(1)
+	r.luns[0].gate.Doubt()
 	r.submit(read(1024, 512))
 	r.take()
 	r.m.lose(*r.m.luns.Load(), errTest)

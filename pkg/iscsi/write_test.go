@@ -139,22 +139,22 @@ func TestAnEarlyResponseWaitsUntilThePayloadHasLeft(t *testing.T) {
 	r := newRig(t, defaultParams())
 	w := write(0, 64<<10)
 	r.submit(w)
-	iov := r.m.tx.gather()
+	iov := r.m.Gather()
 	whole := bytesOf(iov)
-	r.m.tx.accept(1000) // the socket took a part
+	r.m.Accept(1000) // the socket took a part
 	r.mustFeed(r.good(w.Tag))
 	r.mustBe(blk.Good) // nothing yet
-	rest := bytesOf(r.m.tx.gather())
+	rest := bytesOf(r.m.Gather())
 	if len(rest) != len(whole)-1000 {
 		t.Fatalf("%d bytes left of %d", len(rest), len(whole))
 	}
-	r.m.tx.accept(len(rest))
-	if !r.m.tx.wake {
+	r.m.Accept(len(rest))
+	if !r.m.WantsReader() {
 		t.Error("nobody wakes the reader")
 	}
 	r.mustFeed(r.wire(&pdu.NOPIn{ITT: pdu.NoTag, TTT: pdu.NoTag, Window: r.window(false)}, nil))
 	r.mustBe(blk.Good, w)
-	if r.m.tasks.data.Free() != r.m.tasks.data.Depth() || len(r.m.limbo) != 0 {
+	if !r.m.Tasks.Idle() {
 		t.Error("the tag is still out")
 	}
 }
@@ -172,7 +172,7 @@ func TestAnErrorInTheMiddleDropsTheDataNotYetStarted(t *testing.T) {
 	if out := r.take(); len(out) != 0 {
 		t.Errorf("%d PDUs sent for a command that has ended", len(out))
 	}
-	r.m.completeEarly()
+	r.m.CompleteEarly()
 	r.mustBe(blk.TargetError, w)
 }
 
@@ -180,18 +180,18 @@ func TestALargePayloadGoesByReferenceAndASmallOneIsCopied(t *testing.T) {
 	r := newRig(t, defaultParams())
 	small, large := write(0, 4096), write(8192, 64<<10)
 	r.submit(small, large)
-	iov := r.m.tx.gather()
+	iov := r.m.Gather()
 	if len(iov) != 2 || iov[1].Base != &large.Buf[0] {
 		t.Fatalf("%d iovecs", len(iov))
 	}
 	if small.Tx.Load() != 0 || large.Tx.Load() != 1 {
 		t.Errorf("references: small %d, large %d", small.Tx.Load(), large.Tx.Load())
 	}
-	r.m.tx.accept(len(bytesOf(iov)) - 1)
+	r.m.Accept(len(bytesOf(iov)) - 1)
 	if large.Tx.Load() != 1 {
 		t.Error("given up one byte too early")
 	}
-	r.m.tx.accept(1)
+	r.m.Accept(1)
 	if large.Tx.Load() != 0 {
 		t.Error("still referenced after it was sent")
 	}

@@ -22,12 +22,13 @@ var bugs = []bug{
 		{"pkg/datapath/doubt.go", "bound := p.tr.FenceBound()", "bound := p.tr.FenceBound() / 1000"},
 	}},
 	{"reused buffer: a path is retired without waiting for its sender", []edit{
-		{"pkg/iscsi/session.go", "s.cause.CompareAndSwap(nil, e)\n\ts.abortSocket()", "s.cause.CompareAndSwap(nil, e)\n\tgo s.abortSocket()\n\ts.wakeReader()"},
-		{"pkg/iscsi/session.go", "s.abortSocket() // waits for an abort under way\n\tif s.sender.Or(senderClosed)&senderBusy != 0 {\n\t\t<-s.senderGone\n\t}",
+		{"pkg/wire/link.go", "l.ending.Store(true)\n", "l.ending.Store(true)\n\tl.Wake()\n"},
+		{"pkg/iscsi/session.go", "s.cause.CompareAndSwap(nil, e)\n\ts.link.Stop()", "s.cause.CompareAndSwap(nil, e)\n\tgo s.link.Stop()"},
+		{"pkg/wire/link.go", "l.Stop() // waits for an abort under way\n\tif l.sender.Or(senderClosed)&senderBusy != 0 {\n\t\t<-l.senderGone\n\t}",
 			"go s.abortSocket()\n\tif s.sender.Or(senderClosed)&senderBusy != 0 {\n\t\tgo func() { <-s.senderGone }()\n\t}"},
 	}},
 	{"double completion: an early answer completes at once and again", []edit{
-		{"pkg/iscsi/machine.go", "m.limbo = append(m.limbo, k)\n\t\treturn\n", "m.limbo = append(m.limbo, k)\n\t\tl := k.lun\n\t\tl.sink.Complete(c)\n\t\treturn\n"},
+		{"pkg/wire/flow.go", "f.limbo = append(f.limbo, k)\n\t\treturn\n", "f.limbo = append(f.limbo, k)\n\t\tk.Unit.Sink.Complete(c)\n\t\treturn\n"},
 	}},
 	{"double completion: a request that was in doubt is answered twice", []edit{
 		{"pkg/datapath/lane.go", "\towner.Complete(r)\n", "\towner.Complete(r)\n\tif s.fence != nil {\n\t\towner.Complete(r)\n\t}\n"},
@@ -36,21 +37,21 @@ var bugs = []bug{
 		{"pkg/datapath/lane.go", "if l.wip.CompareAndSwap(n, 0) {\n\t\t\treturn\n\t\t}\n\t\tn = l.wip.Load()", "_ = n\n\t\tl.wip.Store(0)\n\t\treturn"},
 	}},
 	{"lost wake-up: who has sent does not look for what was queued meanwhile", []edit{
-		{"pkg/iscsi/session.go", "\t\tt.accept(n)\n\t}\n", "\t\tt.accept(n)\n\t\tif len(t.pend) == 0 {\n\t\t\ts.afterSend()\n\t\t\treturn true\n\t\t}\n\t}\n"},
-		{"pkg/iscsi/session.go", "\t\ts.release()\n\t}\n}", "\t\ts.release()\n\t\treturn\n\t}\n}"},
-		{"pkg/iscsi/session.go", "\t\t\ts.release()\n\t\t\ts.kick()", "\t\t\ts.release()"},
+		{"pkg/wire/link.go", "\t\tf.Accept(n)\n\t}\n", "\t\tf.Accept(n)\n\t\tif len(f.Out.pend) == 0 {\n\t\t\tl.afterSend()\n\t\t\treturn true\n\t\t}\n\t}\n"},
+		{"pkg/wire/link.go", "\t\tl.release()\n\t}\n}", "\t\tl.release()\n\t\treturn\n\t}\n}"},
+		{"pkg/wire/link.go", "\t\t\tl.release()\n\t\t\tl.Kick()", "\t\t\tl.release()"},
 	}},
 	{"lost wake-up: nobody sends when the command window opens", []edit{
-		{"pkg/iscsi/send.go", "return v != 0 && !pdu.SNLess(t.m.maxCmdSN.Load(), uint32(v))", "return v == 1 && pdu.SNLess(0, 1)"},
+		{"pkg/iscsi/send.go", "return v != 0 && !pdu.SNLess(m.maxCmdSN.Load(), uint32(v))", "return v == 1 && pdu.SNLess(0, 1)"},
 	}},
 	{"lost wake-up: a lane that found no room does not look again", []edit{
 		{"pkg/datapath/send.go", "l.congested.Store(true)\n\t\t\tretried = true", "return"},
 	}},
 	{"leaked tag: of a command that was aborted", []edit{
-		{"pkg/iscsi/machine.go", "m.tasks.put(k)\n\tl.inflight.Add(-1)", "if c.Verdict.Class != blk.Aborted {\n\t\tm.tasks.put(k)\n\t}\n\tl.inflight.Add(-1)"},
+		{"pkg/wire/flow.go", "f.Tasks.Put(k)\n\tu.inflight.Add(-1)", "if c.Verdict.Class != blk.Aborted {\n\t\tf.Tasks.Put(k)\n\t}\n\tu.inflight.Add(-1)"},
 	}},
 	{"leaked tag: the window's share of a command that was refused a tag", []edit{
-		{"pkg/iscsi/lun.go", "if l.inflight.Add(1) > l.cap || l.closed.Load() {\n\t\tl.inflight.Add(-1)", "if l.inflight.Add(1) > l.cap || l.closed.Load() {\n\t\tif l.closed.Load() {\n\t\t\tl.inflight.Add(-1)\n\t\t}"},
+		{"pkg/wire/unit.go", "if u.inflight.Add(1) > u.cap || u.closed.Load() {\n\t\tu.inflight.Add(-1)", "if u.inflight.Add(1) > u.cap || u.closed.Load() {\n\t\tif u.closed.Load() {\n\t\t\tu.inflight.Add(-1)\n\t\t}"},
 	}},
 	{"dropped barrier: a flush is not passed on", []edit{
 		{"pkg/datapath/send.go", "\tif len(group) == 0 {\n\t\treturn noPath\n\t}\n", "\tif len(group) == 0 {\n\t\treturn noPath\n\t}\n\tif s.req.Op == blk.Flush {\n\t\tl.pop()\n\t\tl.reply(s, blk.OK)\n\t\treturn gone\n\t}\n"},
@@ -77,7 +78,7 @@ var bugs = []bug{
 		{"pkg/pathsel/selectors.go", "if s.last++; s.last >= s.n {", "if s.last += 2; s.last >= s.n {"},
 	}},
 	{"identity: a unit in question goes on sending", []edit{
-		{"pkg/iscsi/lun.go", "l.gate.Store(l.doubts)", "_ = l.doubts"},
+		{"pkg/wire/flow.go", "u.Gate.Doubt()", "_ = u.Gate"},
 	}},
 	{"identity: a path that shows another volume joins", []edit{
 		{"pkg/datapath/membership.go", "if id.Weak == ref.Weak && id == ref {", "if id.Target == ref.Target {"},
