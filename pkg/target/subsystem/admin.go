@@ -1,7 +1,6 @@
 package subsystem
 
 import (
-	"encoding/binary"
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/nvme"
@@ -163,7 +162,7 @@ func (t *task) identify() {
 			t.answer(nvme.InvalidField.Final())
 			return
 		}
-		l := nvme.CommandLimits{Ranges: nvme.MaxRanges - 1}
+		l := nvme.CommandLimits{Ranges: nvme.MaxRanges - 1, RangeBlocks: maxZero / 4096, DatasetBlocks: maxZero / 4096}
 		t.reply(l.Append(nil))
 	case nvme.CNSNamespace, nvme.CNSDescriptors:
 		t.identifyNamespace()
@@ -263,5 +262,3 @@ func nibble(c byte) byte {
 	}
 	return c - '0'
 }
-
-var le = binary.LittleEndian

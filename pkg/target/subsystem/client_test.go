@@ -358,7 +358,7 @@ func (h *host) queue(portal int, id uint16, req pdu.ICReq, attributes uint8) *cl
 	c := h.r.dial(portal, req)
 	d := h.data
 	d.ControllerID = h.id
-	if v := c.tries(nvme.ConnectCommand{QueueID: id, SQSize: 63, Attributes: attributes}, d); !v.Status.OK() {
+	if v := c.tries(nvme.ConnectCommand{QueueID: id, SQSize: uint16(min(64, h.r.cfg.Depth) - 1), Attributes: attributes}, d); !v.Status.OK() {
 		h.r.t.Fatal(v.Status)
 	}
 	return c

@@ -1,6 +1,7 @@
 package subsystem
 
 import (
+	"slices"
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/nvme"
@@ -15,15 +16,14 @@ type controller struct {
 	host      string // NQN
 	hostID    [16]byte
 	discovery bool
-	// queues by number, 0 the admin queue; those whose connection is gone are
-	// kept for late tasks.
-	queues  map[uint16]*queue
-	granted int // I/O queues
+	queues    map[uint16]*queue // by number, 0 the admin queue
+	ghosts    []*queue          // whose connection is gone, kept for late tasks
+	granted   int               // I/O queues
 
 	cc       nvme.ControllerConfig
 	ready    bool
 	shutdown uint8 // SHST
-	over     bool  // a connection is gone, or the controller was ended
+	over     bool  // the admin connection is gone, or the controller was ended
 
 	keepAlive time.Duration // KATO; 0 none
 	seen      time.Time     // the last command that keeps alive
@@ -77,17 +77,27 @@ func (m *Machine) newController() *controller {
 	return x
 }
 
+// each calls f for each queue, those that are kept for late tasks too.
+func (x *controller) each(f func(q *queue)) {
+	for _, q := range x.queues {
+		f(q)
+	}
+	for _, q := range x.ghosts {
+		f(q)
+	}
+}
+
 // end ends a controller: its tasks do not execute any more, not even late, and
 // its connections are reset. Jobs that run go on: see WhenOver.
 func (m *Machine) end(x *controller) {
 	x.over = true
 	delete(m.controllers, x.id)
-	for _, q := range x.queues {
+	x.each(func(q *queue) {
 		m.endTasks(q)
 		if q.conn != nil {
 			q.conn.Abort()
 		}
-	}
+	})
 }
 
 // endTasks ends the tasks of a queue, unanswered.
@@ -97,58 +107,67 @@ func (m *Machine) endTasks(q *queue) {
 	}
 }
 
-// lost is a queue whose connection broke. The association is over then (Base
-// 3.3.2.2): tasks that were told to run late stay, until their keep alive
-// timer expires, the others end.
+// lost is a queue whose connection broke. With the admin queue's the whole
+// association is over (Base 3.3.2.2); hosts end I/O queues before they shut down
+// the controller, so that one of these takes only its own tasks with it.
 func (m *Machine) lost(q *queue) {
-	q.conn = nil
-	x := q.ctrl
-	if x == nil || x.queues[q.id] != q {
-		m.endTasks(q)
+	if q.conn == nil {
 		return
 	}
-	x.over = true
-	left := 0
-	for _, o := range x.queues {
-		for _, t := range o.tasks {
-			if t.conn == nil || m.StaysLate(&t.Task) {
-				t.conn = nil
-				left++
-				continue
-			}
-			t.Abort()
-		}
-		if o.conn != nil {
-			o.conn.Abort()
+	x := q.ctrl
+	m.strand(q)
+	if x == nil {
+		return
+	}
+	if q.id == 0 {
+		x.over = true
+		for _, o := range x.queues {
+			c := o.conn
+			m.strand(o)
+			c.Abort()
 		}
 	}
-	if left == 0 && m.controllers[x.id] == x {
-		delete(m.controllers, x.id)
+	m.forget(x)
+}
+
+// strand ends the tasks of a queue that has no connection any more. Those that
+// were told to run late stay, until the controller's keep alive timer expires.
+func (m *Machine) strand(q *queue) {
+	q.conn = nil
+	for _, t := range q.tasks {
+		if m.StaysLate(&t.Task) {
+			t.conn = nil
+			continue
+		}
+		t.Abort()
+	}
+	x := q.ctrl
+	if x == nil || x.queues[q.id] != q {
+		return
+	}
+	delete(x.queues, q.id)
+	if len(q.tasks) > 0 {
+		x.ghosts = append(x.ghosts, q)
 	}
 }
 
 // forget drops a controller that was kept for its last late task.
 func (m *Machine) forget(x *controller) {
-	if !x.over || m.controllers[x.id] != x {
-		return
+	x.ghosts = slices.DeleteFunc(x.ghosts, func(q *queue) bool { return len(q.tasks) == 0 })
+	if x.over && len(x.queues)+len(x.ghosts) == 0 && m.controllers[x.id] == x {
+		delete(m.controllers, x.id)
 	}
-	for _, q := range x.queues {
-		if q.conn != nil || len(q.tasks) > 0 {
-			return
-		}
-	}
-	delete(m.controllers, x.id)
 }
 
 // quiesce ends what a controller's I/O queues do, and calls then when no job of
 // the controller's runs any more: hosts take what they are told then for proof
 // that nothing of it has an effect later (I3).
 func (m *Machine) quiesce(x *controller, then func()) {
-	for id, q := range x.queues {
-		if id != 0 {
+	x.each(func(q *queue) {
+		if q.id != 0 {
 			m.endTasks(q)
 		}
-	}
+	})
 	m.WhenOver(tasks(func(t *task) bool { return t.q.ctrl == x }), then)
 }
 

@@ -84,8 +84,10 @@ func (t *task) refusal() nvme.Status {
 		return nvme.InvalidNamespace.Final()
 	}
 	if bad := t.m.state(x.portal, n.ANAGroup).Refusal(); !bad.OK() {
+		x.portal.refused++
 		return bad
 	}
+	x.portal.taken++
 	if n.reservations.Held() && n.reservations.Shuts(x.hostID, t.kind()) {
 		return nvme.ReservationConflict
 	}

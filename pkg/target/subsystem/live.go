@@ -52,13 +52,13 @@ func (m *Machine) RemoveNamespace(id uint32) error {
 		delete(p.devices, id)
 	}
 	for _, x := range m.controllers {
-		for _, q := range x.queues {
+		x.each(func(q *queue) {
 			for _, t := range q.tasks {
 				if t.ns == n {
 					t.withdrawn()
 				}
 			}
-		}
+		})
 	}
 	m.anaChanges++
 	m.namespaceChanged(id)
@@ -231,6 +231,18 @@ func (m *Machine) Controllers(portal int) (n int) {
 		}
 	}
 	return n
+}
+
+// Load counts the I/O commands of a portal (0: all) that went past its ANA
+// states, and those that these refused.
+func (m *Machine) Load(portal int) (taken, refused uint64) {
+	for _, p := range m.portals {
+		if portal == 0 || p.index == portal {
+			taken += p.taken
+			refused += p.refused
+		}
+	}
+	return taken, refused
 }
 
 // EndControllers ends the controllers of a portal (0: all) as if the target

@@ -67,10 +67,11 @@ func (n *namespace) inline() bool { return n.memory != nil && n.turn.Idle() }
 // portal is one portal's state.
 type portal struct {
 	serve.PortalConfig
-	index   int // from 1
-	devices map[uint32]Device
-	refuse  nvme.Status // of each Connect; 0 none
-	conns   map[*conn]struct{}
+	index          int // from 1
+	devices        map[uint32]Device
+	refuse         nvme.Status // of each Connect; 0 none
+	taken, refused uint64      // I/O commands that the ANA states let through, or not
+	conns          map[*conn]struct{}
 }
 
 // groupKey is one ANA group as the portals of one group of portals have it.

@@ -108,13 +108,13 @@ func (t *task) abortHosts(hosts [][16]byte) {
 		return o.ns == ns && o.q.ctrl != nil && slices.Contains(hosts, o.q.ctrl.hostID)
 	}
 	for _, x := range m.controllers {
-		for _, q := range x.queues {
+		x.each(func(q *queue) {
 			for _, o := range q.tasks {
 				if theirs(o) {
 					o.preempted()
 				}
 			}
-		}
+		})
 	}
 	t.list()
 	t.Running = true // until then a reset ends it, but does not free it

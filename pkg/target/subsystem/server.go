@@ -43,6 +43,12 @@ func (s *Server) changeAndWait(match func(m *Machine, t *task) bool, f func(m *M
 	return s.ChangeAndWait(tasks(func(t *task) bool { return match(s.m, t) }), func() error { return f(s.m) })
 }
 
+// Load is Machine.Load.
+func (s *Server) Load(portal int) (taken, refused uint64) {
+	s.Look(func() { taken, refused = s.m.Load(portal) })
+	return taken, refused
+}
+
 // Answer answers the commands of match with a status, unexecuted.
 func (s *Server) Answer(match serve.Match, st nvme.Status) error {
 	return s.change(func(m *Machine) error { return m.Answer(match, st) })
