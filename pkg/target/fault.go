@@ -45,7 +45,7 @@ var NoSpace = senseNoSpace
 // CONDITION, without executing them.
 func (m *Machine) Answer(match Match, status byte, sense scsi.Sense) error {
 	return m.AnswerWith(match, func(c serve.Command) {
-		t := c.(*task) //nolint:errcheck // all tasks of this machine are such
+		t := c.(*task) // as all tasks of this machine
 		if status == scsi.StatusCheckCondition {
 			m.check(t, sense)
 		} else {

@@ -237,3 +237,32 @@ func TestAnAbortEndsWhatWaits(t *testing.T) {
 		t.Error("aborted nothing, or the write was executed")
 	}
 }
+
+func TestTheDirectoryOfOneSubsystem(t *testing.T) {
+	r := newRig(t, nil)
+	d := connectData(1)
+	d.Subsystem = nvme.DiscoveryNQN
+	h := r.adminOnly(1, 1, nvme.ConnectCommand{}, d)
+	b := h.admin.get(nvme.LogRequest{Page: nvme.LogDiscovery, Len: nvme.DiscoveryHeaderLen + 2*nvme.RecordLen}.Command(), nvme.DiscoveryHeaderLen+2*nvme.RecordLen)
+	head, err := nvme.ParseDiscoveryHeader(b)
+	if err != nil || head.Records != 2 {
+		t.Fatalf("%+v, %v", head, err)
+	}
+	records := nvme.ParseRecords(nil, b[nvme.DiscoveryHeaderLen:])
+	if records[1].Address != "10.0.0.2" || records[1].Service != "4420" || records[1].Subsystem != DefaultName || records[1].PortID != 2 {
+		t.Errorf("%+v", records[1])
+	}
+	h.admin.good(h.admin.start(nvme.SetFeature(0, nvme.FeatureAsyncConfig, nvme.AsyncDiscovery), nil))
+	aer := h.admin.start(nvme.AsyncEvent(), nil)
+	h.admin.open(aer)
+	if err := r.RemovePortal(2); err != nil {
+		t.Fatal(err)
+	}
+	if e := nvme.ParseEvent(h.admin.good(aer)); e != nvme.DiscoveryChanged {
+		t.Errorf("%+v", e)
+	}
+	b = h.admin.get(nvme.LogRequest{Page: nvme.LogDiscovery, Len: nvme.DiscoveryHeaderLen}.Command(), nvme.DiscoveryHeaderLen)
+	if after, _ := nvme.ParseDiscoveryHeader(b); after.Records != 1 || after.Generation == head.Generation {
+		t.Errorf("%+v", after)
+	}
+}

@@ -89,9 +89,6 @@ func (r *rig) raw(portal int) *client {
 	return &client{t: r.t, r: r, c: k, data: map[uint16][]byte{}, done: map[uint16]nvme.Completion{}}
 }
 
-// inner is the target's end of the connection.
-func (c *client) inner() *conn { return c.c.Wire().(*conn) }
-
 func (c *client) write(b []byte) {
 	c.sent = append(c.sent, b...)
 	step := c.split

@@ -104,7 +104,7 @@ func (c *conn) Step() bool {
 
 // expected refuses what may not come now, before its data is waited for.
 func (c *conn) expected(h *pdu.Header) error {
-	most := 0
+	var most int
 	switch h.Type {
 	case pdu.TypeICReq:
 		if c.initialized {

@@ -1,13 +1,11 @@
 package subsystem
 
 import (
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/nvme"
 	"github.com/csi-mpath/csi-mpath/pkg/nvmetcp/auth"
-	"github.com/csi-mpath/csi-mpath/pkg/target"
 	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
 )
 
@@ -255,74 +253,6 @@ func TestAConnectionMustConnectInTime(t *testing.T) {
 	}
 }
 
-func secretOf(n byte) auth.Secret { return auth.FormatSecret(0, pattern(n, 32)) }
-
-// prove runs the host's side on a queue.
-func (c *client) prove(h *auth.Host) error {
-	c.t.Helper()
-	var in []byte
-	for {
-		out, done, err := h.Next(in)
-		if out != nil {
-			cmd := nvme.SendAuth(uint32(len(out)))
-			c.good(c.start(cmd, out))
-		}
-		if done || err != nil {
-			return err
-		}
-		in = c.get(nvme.ReceiveAuth(auth.MaxMessage), auth.MaxMessage)
-	}
-}
-
-func TestHostsProveThemselvesOnEachQueue(t *testing.T) {
-	known := auth.Credentials{Secret: secretOf(1), ControllerSecret: secretOf(2), Groups: auth.GroupSet(auth.FFDHE2048)}
-	for name, c := range map[string]struct {
-		host auth.Credentials
-		want error
-	}{
-		"both ways":         {known, nil},
-		"one way":           {auth.Credentials{Secret: secretOf(1)}, nil},
-		"another secret":    {auth.Credentials{Secret: secretOf(3)}, auth.ErrRefused},
-		"another target":    {auth.Credentials{Secret: secretOf(1), ControllerSecret: secretOf(3)}, auth.ErrWrongResponse},
-		"a group not known": {auth.Credentials{Secret: secretOf(1), Groups: auth.GroupSet(auth.Null)}, auth.ErrRefused},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, func(c *Config) { c.HostAuth = map[string]auth.Credentials{hostNQN: known} })
-			admin := r.dial(1, plain)
-			v := admin.tries(nvme.ConnectCommand{}, connectData(1))
-			if !v.Status.OK() || !nvme.ParseConnectResult(v.Result).AuthRequired {
-				t.Fatalf("%v, %+v", v.Status, nvme.ParseConnectResult(v.Result))
-			}
-			admin.bad(admin.start(nvme.GetProperty(nvme.RegCAP), nil), nvme.AuthRequired.Final())
-			var src auth.Source
-			h, err := auth.NewHost(c.host, hostNQN, DefaultName, &src)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := admin.prove(h); !errors.Is(err, c.want) {
-				t.Fatalf("%v, want %v", err, c.want)
-			}
-			if c.want != nil {
-				if !admin.c.Closing() || r.Stats().AuthFailures != 1 {
-					t.Error("the connection stays")
-				}
-				return
-			}
-			x := &host{r: r, admin: admin, id: nvme.ParseConnectResult(v.Result).ControllerID, data: connectData(1)}
-			x.enable()
-			x.io = x.queue(1, 1, plain, 0)
-			x.io.bad(x.io.write1(0, pattern(1, 512)), nvme.AuthRequired.Final())
-			if h, err = auth.NewHost(c.host, hostNQN, DefaultName, &src); err != nil {
-				t.Fatal(err)
-			}
-			if err := x.io.prove(h); err != nil {
-				t.Fatal(err)
-			}
-			x.io.good(x.io.write1(0, pattern(1, 512)))
-		})
-	}
-}
-
 func TestWhoIsPutOutHasNothingLeft(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.host(1, 1)
@@ -355,87 +285,4 @@ func TestARefusingPortalSaysWhy(t *testing.T) {
 func withSGL(c nvme.Command, n uint32) nvme.Command {
 	c.SGL = nvme.ByTransport(n)
 	return c
-}
-
-func TestTheDirectoryOfOneSubsystem(t *testing.T) {
-	r := newRig(t, nil)
-	d := connectData(1)
-	d.Subsystem = nvme.DiscoveryNQN
-	h := r.adminOnly(1, 1, nvme.ConnectCommand{}, d)
-	b := h.admin.get(nvme.LogRequest{Page: nvme.LogDiscovery, Len: nvme.DiscoveryHeaderLen + 2*nvme.RecordLen}.Command(), nvme.DiscoveryHeaderLen+2*nvme.RecordLen)
-	head, err := nvme.ParseDiscoveryHeader(b)
-	if err != nil || head.Records != 2 {
-		t.Fatalf("%+v, %v", head, err)
-	}
-	records := nvme.ParseRecords(nil, b[nvme.DiscoveryHeaderLen:])
-	if records[1].Address != "10.0.0.2" || records[1].Service != "4420" || records[1].Subsystem != DefaultName || records[1].PortID != 2 {
-		t.Errorf("%+v", records[1])
-	}
-	h.admin.good(h.admin.start(nvme.SetFeature(0, nvme.FeatureAsyncConfig, nvme.AsyncDiscovery), nil))
-	aer := h.admin.start(nvme.AsyncEvent(), nil)
-	h.admin.open(aer)
-	if err := r.RemovePortal(2); err != nil {
-		t.Fatal(err)
-	}
-	if e := nvme.ParseEvent(h.admin.good(aer)); e != nvme.DiscoveryChanged {
-		t.Errorf("%+v", e)
-	}
-	b = h.admin.get(nvme.LogRequest{Page: nvme.LogDiscovery, Len: nvme.DiscoveryHeaderLen}.Command(), nvme.DiscoveryHeaderLen)
-	if after, _ := nvme.ParseDiscoveryHeader(b); after.Records != 1 || after.Generation == head.Generation {
-		t.Errorf("%+v", after)
-	}
-}
-
-// slow is a store that is no memory.
-type slow struct{ target.Store }
-
-// bench is a rig whose store's jobs are done one by one.
-type bench struct {
-	*rig
-	jobs []func()
-}
-
-func newBench(t *testing.T, change func(*Config)) *bench {
-	t.Helper()
-	b := &bench{}
-	b.rig = newRig(t, func(c *Config) {
-		c.Namespaces[0].Store = slow{c.Namespaces[0].Store}
-		if change != nil {
-			change(c)
-		}
-	})
-	b.Run = func(job func() error, done func(error)) {
-		b.jobs = append(b.jobs, func() { done(job()) })
-	}
-	return b
-}
-
-func (b *bench) has(n int) {
-	b.t.Helper()
-	if len(b.jobs) != n {
-		b.t.Fatalf("%d jobs, want %d", len(b.jobs), n)
-	}
-}
-
-func (b *bench) work(i int) {
-	b.t.Helper()
-	if i >= len(b.jobs) {
-		b.t.Fatalf("no job %d", i)
-	}
-	job := b.jobs[i]
-	b.jobs = append(b.jobs[:i], b.jobs[i+1:]...)
-	job()
-}
-
-// first is the first byte of a block.
-func (r *rig) first(lba int) byte {
-	var p [512]byte
-	_ = r.ram.ReadAt(p[:], uint64(lba)*512)
-	return p[0]
-}
-
-// pass lets time go by.
-func (r *rig) pass(d time.Duration) {
-	r.now = r.now.Add(d)
-	r.Tick(r.now)
 }

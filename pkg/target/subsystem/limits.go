@@ -22,13 +22,11 @@ const (
 	NoInCapsule = -1
 	// defaultData is what one data PDU or R2T is about at most, bytes.
 	defaultData = 256 << 10
-	// maxAdminData is the most data of an admin command, bytes.
-	maxAdminData = 8 << 10
 	// maxTransferShift is MDTS: 4 MiB, serve.MaxTransfer.
 	maxTransferShift = 10
 	// maxLogRead is the most of a log that one command reads, bytes.
 	maxLogRead = 4 << 20
-	// maxZeroBlocks is the most of one deallocation, in all, bytes.
+	// maxZero is the most of one deallocation, in all, bytes.
 	maxZero = 1 << 30
 
 	// MaxNamespace is the highest NSID (NN, MNAN), MaxANAGroup the highest ANA

@@ -177,6 +177,15 @@ func (m *Machine) SetANA(portals uint16, ana uint32, state nvme.AccessState) {
 	}
 }
 
+// ANA is the state of an ANA group at a portal.
+func (m *Machine) ANA(portal int, ana uint32) (nvme.AccessState, error) {
+	p := m.portal(portal)
+	if p == nil {
+		return 0, errPortal
+	}
+	return m.state(p, ana), nil
+}
+
 // RefuseConnects makes a portal answer each Connect with a status; Success ends
 // that.
 func (m *Machine) RefuseConnects(portal int, st nvme.Status) error {
