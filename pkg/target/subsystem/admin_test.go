@@ -86,6 +86,28 @@ func withHostID() nvme.Command {
 	return c
 }
 
+func TestHostsAreToldHowLongToWaitIfTheyUnderstand(t *testing.T) {
+	r := newRig(t, nil)
+	h := r.host(1, 1)
+	full := func() uint16 {
+		buf, _ := r.Get(serve.MaxTransfer)
+		all := [][]byte{buf}
+		for ok := true; ok; {
+			if buf, ok = r.Get(serve.MaxTransfer); ok {
+				all = append(all, buf)
+			}
+		}
+		cid := h.io.start(withSGL(nvme.Write(1, 0, 1, 0), 512), nil)
+		for _, b := range all {
+			r.Put(b)
+		}
+		return cid
+	}
+	h.io.bad(full(), nvme.CommandInterrupted)
+	h.admin.good(h.admin.start(nvme.SetFeature(0, featureBehavior, 0), append([]byte{1}, make([]byte, behaviorLen-1)...)))
+	h.io.bad(full(), nvme.CommandInterrupted.After(1))
+}
+
 func (h *host) listen(mask uint32) {
 	h.r.t.Helper()
 	h.admin.good(h.admin.start(nvme.SetFeature(0, nvme.FeatureAsyncConfig, mask), nil))

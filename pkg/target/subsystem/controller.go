@@ -35,7 +35,10 @@ type controller struct {
 	errors  []nvme.ErrorEntry
 	errorNo uint64
 
-	reserveMask uint32
+	reserveMask    uint32                   // FeatureReserveNotice: kinds that are not noted
+	reserveNotices []nvme.ReservationNotice // oldest first
+	reserveNo      uint64
+	retryDelays    bool // the host understands CRD (Host Behavior Support)
 }
 
 // queue is one queue pair on its connection. ctrl is nil before Connect.

@@ -8,17 +8,19 @@ import "github.com/csi-mpath/csi-mpath/pkg/nvme"
 type notice struct{ waits, masked bool }
 
 // notices are the events there are, and what Async Event Configuration must
-// have for them.
+// have for them; 0: nothing.
 var notices = [...]struct {
 	event  nvme.Event
 	enable uint32
-}{{nvme.NamespaceChanged, nvme.AsyncNamespace}, {nvme.ANAChanged, nvme.AsyncANA}, {nvme.DiscoveryChanged, nvme.AsyncDiscovery}}
+}{{nvme.NamespaceChanged, nvme.AsyncNamespace}, {nvme.ANAChanged, nvme.AsyncANA}, {nvme.DiscoveryChanged, nvme.AsyncDiscovery},
+	{nvme.ReservationNoticed, 0}}
 
 // The places in notices.
 const (
 	noticeNamespace = iota
 	noticeANA
 	noticeDiscovery
+	noticeReservation
 )
 
 // asyncEvent takes an Asynchronous Event Request: it is answered when there is
@@ -47,7 +49,7 @@ func (m *Machine) raise(x *controller, which int) {
 func (m *Machine) tell(x *controller) {
 	for i := range notices {
 		n := &x.notices[i]
-		if !n.waits || n.masked || x.events&notices[i].enable == 0 || len(x.async) == 0 || x.over {
+		if !n.waits || n.masked || !x.wants(notices[i].enable) || len(x.async) == 0 || x.over {
 			continue
 		}
 		t := x.async[0]
@@ -56,6 +58,9 @@ func (m *Machine) tell(x *controller) {
 		t.complete(nvme.Success, notices[i].event.Value())
 	}
 }
+
+// wants reports whether the host asked for an event.
+func (x *controller) wants(enable uint32) bool { return enable == 0 || x.events&enable != 0 }
 
 // rearm is a log page that was read: what it told of needs no telling.
 func (x *controller) rearm(page uint8) {

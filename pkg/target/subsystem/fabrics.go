@@ -122,7 +122,7 @@ func (t *task) connectAdmin(c *nvme.ConnectCommand, d *nvme.ConnectData) {
 	}
 	x := m.newController()
 	if x == nil {
-		t.answer(nvme.ControllerBusy.After(1))
+		t.answer(nvme.ControllerBusy)
 		return
 	}
 	x.portal, x.host, x.hostID, x.discovery = t.conn.portal, d.Host, d.HostID, discovery

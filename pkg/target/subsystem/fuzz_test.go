@@ -1,6 +1,7 @@
 package subsystem
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/csi-mpath/csi-mpath/pkg/nvme"
@@ -115,10 +116,37 @@ func FuzzConnection(f *testing.F) {
 	})
 }
 
+func FuzzGreeting(f *testing.F) {
+	c := newRig(&testing.T{}, nil).dial(1, plain)
+	c.sent = nil
+	c.tries(nvme.ConnectCommand{}, connectData(1))
+	f.Add(c.sent, false)
+	f.Add(c.sent[:80], true)
+	f.Fuzz(func(t *testing.T, wire []byte, digests bool) {
+		r := newRig(t, nil)
+		said := &initialized{req: pdu.ICReq{HeaderDigest: digests, DataDigest: digests, MaxR2T: 1}}
+		said.resp = r.accept(&said.req)
+		first, name, err := readConnect(bytes.NewReader(wire), said)
+		if err != nil {
+			return
+		}
+		x := r.raw(1)
+		x.c.Wire().(serve.Resumer).Resume(said)
+		x.write(first)
+		if name != "" && nvme.CheckNQN(name) != nil {
+			t.Fatalf("a name %q", name)
+		}
+		x.c.Gone()
+		if r.Conns() != 0 || r.Buffers.Held() != 0 || len(r.controllers) != 0 {
+			t.Fatal("something is left")
+		}
+	})
+}
+
 // The same bytes mean the same, wherever they are cut.
 func TestWhereAStreamIsCutMakesNoDifference(t *testing.T) {
 	wire := recorded(false, func(_ *host, c *client) {
-		c.send(nvme.Write(1, 0, 10, 0), pattern(2, 5120))
+		c.send(nvme.Write(1, 0, 2, 0), pattern(2, 1024))
 		c.write1(20, pattern(1, 512))
 		c.read1(0, 30)
 	})

@@ -40,6 +40,8 @@ const (
 	maxAsync = 4
 	// maxErrors is the length of a controller's error log (ELPE + 1), entries.
 	maxErrors = 64
+	// maxNotices bounds the reservation notifications that wait for a controller.
+	maxNotices = 255
 	// maxRecords is the most records of a discovery log.
 	maxRecords = 4096
 	// maxKeepAlive is the longest KATO, ms; keepAliveStep is KAS.

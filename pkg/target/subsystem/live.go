@@ -228,6 +228,7 @@ func (m *Machine) SetAccess(hosts []string, all auth.Credentials, each map[strin
 			m.end(x)
 		}
 	}
+	m.discoveryChanged()
 	return nil
 }
 

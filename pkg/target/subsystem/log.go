@@ -21,8 +21,11 @@ func (t *task) getLog() {
 	x := t.q.ctrl
 	if !r.Retain {
 		x.rearm(r.Page)
-		if r.Page == nvme.LogChangedNamespaces {
+		switch r.Page {
+		case nvme.LogChangedNamespaces:
 			clear(x.changed)
+		case nvme.LogReservation:
+			x.noticeRead()
 		}
 	}
 	out := make([]byte, r.Len)
@@ -53,7 +56,7 @@ func (t *task) page(r *nvme.LogRequest) (b []byte, ok bool) {
 		l := m.anaLog(x.portal)
 		return l.Append(nil, r.Specific&1 != 0), true
 	case r.Page == nvme.LogReservation:
-		return make([]byte, nvme.ReservationNoticeLen), true
+		return x.noticePage(), true
 	}
 	return nil, false
 }

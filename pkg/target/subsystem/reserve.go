@@ -52,10 +52,19 @@ func (t *task) register(r *nvme.ReserveCommand, current, next uint64) {
 	case r.Action == nvme.ActionReplace:
 		v.Register(host, next)
 	default:
-		v.Remove(host)
+		if v.Remove(host) && v.Type().Registrants() {
+			t.tellReleased()
+		}
 	}
 	v.Generation++
 	t.answer(nvme.Success)
+}
+
+// tellReleased notes the end of a reservation that registrants could use.
+func (t *task) tellReleased() {
+	for _, host := range t.ns.reservations.Registrants() {
+		t.m.note(host, t.q.ctrl.hostID, t.ns.ID, noteReleased)
+	}
 }
 
 // mine reports whether the host gave its own key; else the command is over.
@@ -91,7 +100,14 @@ func (t *task) acquire(r *nvme.ReserveCommand, current, preempted uint64) {
 		t.answer(nvme.ReservationConflict)
 		return
 	}
+	was := v.Type()
 	v.Preempt(host, p, r.Type)
+	for _, o := range p.Out {
+		t.m.note(o, host, t.ns.ID, noteUnregistered)
+	}
+	if p.Takes && was.Registrants() && was != r.Type { // whoever is left
+		t.tellReleased()
+	}
 	if r.Action == nvme.ActionPreemptAbort {
 		t.abortHosts(p.Out)
 		return
@@ -149,6 +165,9 @@ func (t *task) release(r *nvme.ReserveCommand, current uint64) {
 	}
 	switch {
 	case r.Action == nvme.ActionClear:
+		for _, o := range v.Registrants() {
+			t.m.note(o, host, t.ns.ID, notePreempted)
+		}
 		v.Clear()
 	case !v.Holds(host):
 	case v.Type() != r.Type:
@@ -156,6 +175,9 @@ func (t *task) release(r *nvme.ReserveCommand, current uint64) {
 		return
 	default:
 		v.Release()
+		if v.Type().Registrants() {
+			t.tellReleased()
+		}
 	}
 	t.answer(nvme.Success)
 }

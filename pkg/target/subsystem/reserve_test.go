@@ -77,6 +77,27 @@ func TestAReportNamesTheRegistrants(t *testing.T) {
 	a.io.bad(a.io.start(nvme.ReserveReport(1, n, false), nil), nvme.HostIDFormat.Final())
 }
 
+func TestRegistrantsAreToldWhatTheyLose(t *testing.T) {
+	r := newRig(t, nil)
+	a, b := r.host(1, 1), r.host(2, 2)
+	a.register(1)
+	b.register(2)
+	a.io.good(a.acquire(nvme.ActionAcquire, nvme.WriteExclusiveRegistrantsOnly, 1, 0))
+	aer := b.admin.start(nvme.AsyncEvent(), nil)
+	b.admin.start(nvme.AsyncEvent(), nil)
+	a.io.good(a.reserve(nvme.ReserveCommand{Op: nvme.OpReserveRelease, Type: nvme.WriteExclusiveRegistrantsOnly}, 1, 0))
+	a.io.good(a.acquire(nvme.ActionPreempt, nvme.WriteExclusive, 1, 2))
+	if e := nvme.ParseEvent(b.admin.good(aer)); e != nvme.ReservationNoticed {
+		t.Errorf("%+v", e)
+	}
+	for i, want := range []nvme.ReservationNotice{{Count: 1, Kind: noteReleased, Available: 1, NSID: 1}, {Count: 2, Kind: noteUnregistered, NSID: 1}, {}} {
+		n, err := nvme.ParseReservationNotice(b.log(nvme.LogReservation, nvme.ReservationNoticeLen, false))
+		if err != nil || n != want {
+			t.Errorf("notification %d: %+v, %v", i, n, err)
+		}
+	}
+}
+
 func TestKeysAreChecked(t *testing.T) {
 	r := newRig(t, nil)
 	a, b := r.host(1, 1), r.host(2, 2)

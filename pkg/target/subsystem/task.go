@@ -97,8 +97,15 @@ func (t *task) Keep() bool {
 // busy is what the target answers with when it has no room.
 const busy = nvme.CommandInterrupted
 
-// Busy implements serve.Command.
-func (t *task) Busy() { t.answer(busy.After(1)) }
+// Busy implements serve.Command. Hosts that understand it are told how long to
+// wait (CRD).
+func (t *task) Busy() {
+	st := busy
+	if x := t.q.ctrl; x != nil && x.retryDelays {
+		st = st.After(1)
+	}
+	t.answer(st)
+}
 
 // Finish implements serve.Command.
 func (t *task) Finish() {
