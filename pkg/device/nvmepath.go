@@ -86,7 +86,7 @@ func (p *nvmePath) config() nvmetcp.Config {
 // arrived notes how long the controller may outlive its connections, for the
 // process after this one too, before it carries anything, and identifies the
 // namespace.
-func (p *nvmePath) arrived(ctx context.Context, c *nvmetcp.Controller) (*nvmetcp.Profile, error) {
+func (p *nvmePath) arrived(ctx context.Context, c *nvmetcp.Controller) (*nvme.Profile, error) {
 	p.took(c)
 	if err := p.note(c.FenceBound(), c.Info().Remote.String()); err != nil {
 		return nil, err
@@ -109,25 +109,24 @@ func (p *nvmePath) note(bound time.Duration, address string) error {
 }
 
 // facts turns what the namespace said into the datapath's terms.
-func (p *nvmePath) facts(id *nvmetcp.Profile, c *nvmetcp.Controller) datapath.Facts {
+func (p *nvmePath) facts(id *nvme.Profile, c *nvmetcp.Controller) datapath.Facts {
 	info := c.Info()
 	f := datapath.Facts{
-		Identity: datapath.Identity{Target: id.Subsystem, Device: id.Identity.Device(),
-			Others: fmt.Sprintf("ns%d/%s", id.NSID, id.Identity.Strong()), BlockSize: id.BlockSize},
-		Limits: id.Limits(), Access: access(anaStates, nvme.AccessState(id.State)), Vectors: true,
+		Identity: datapath.Identity{Target: id.Subsystem, Device: id.ID.String(),
+			Others: fmt.Sprintf("ns%d/%s/%s/%s", id.NSID, id.ID.UUID, id.ID.NGUID, id.ID.EUI64), BlockSize: id.Namespace.BlockSize()},
+		Limits: id.Limits(), Access: access(anaStates, id.State), Vectors: true,
 		Local: info.Local.String(), Remote: info.Remote.String(),
 	}
-	if f.Identity.Weak = f.Identity.Device == ""; f.Identity.Weak {
+	if f.Identity.Weak = id.ID.None(); f.Identity.Weak {
 		f.Identity.Device = fmt.Sprintf("serial.%s.ns%d", id.Serial, id.NSID)
 	}
-	if p.cfg.WWID != "" && id.Identity.Matches(p.cfg.WWID) {
+	if p.cfg.WWID != "" && id.ID.Matches(p.cfg.WWID) {
 		f.Identity.Device = p.cfg.WWID // however the operator spelled it
 	}
 	return f
 }
 
 var anaStates = map[nvme.AccessState]datapath.Access{
-	0:              datapath.Optimized, // a subsystem without ANA
 	nvme.Optimized: datapath.Optimized, nvme.NonOptimized: datapath.NonOptimized,
 	nvme.Inaccessible: datapath.Unavailable, nvme.PersistentLoss: datapath.Offline,
 	nvme.Changing: datapath.Transitioning,
@@ -140,7 +139,7 @@ type nvmeQueue struct {
 	p       *nvmePath
 	c       *nvmetcp.Controller
 	ns      *nvmetcp.Namespace
-	profile nvmetcp.Profile // what the last identification read
+	profile nvme.Profile // what the last identification read
 	// changing is since when the namespace's group has been in transition.
 	changing time.Time
 }
@@ -161,7 +160,7 @@ func (q *nvmeQueue) Refresh(ctx context.Context) (f datapath.Facts, err error) {
 // is all that counts, and a controller need not know the rest. Not while the
 // identity is in question.
 func (q *nvmeQueue) look(ctx context.Context) (datapath.Facts, error) {
-	if q.gate == 0 && q.profile.State != 0 {
+	if q.gate == 0 {
 		state, err := q.c.Access(ctx, q.p.volume.NSID)
 		now := q.profile
 		now.State = state

@@ -3,6 +3,8 @@ package nvmetcp
 import (
 	"errors"
 	"fmt"
+
+	"github.com/csi-mpath/csi-mpath/pkg/nvme"
 )
 
 // Causes of a controller's end and of failed connects, for errors.Is.
@@ -14,6 +16,8 @@ var (
 	ErrCommandTimeout = errors.New("a command was not answered in time")
 	// ErrViolation: the controller broke the protocol.
 	ErrViolation = errors.New("protocol violation by the controller")
+	// ErrTerminated: the controller ended a connection, and said why.
+	ErrTerminated = errors.New("the controller ended the connection")
 	// ErrFailed: the controller reports a fatal status (CSTS.CFS).
 	ErrFailed = errors.New("the controller reports a fatal status")
 	// ErrShutdown: the controller was shut down by us.
@@ -33,6 +37,41 @@ var (
 	// ErrNoTag: too many admin commands at once.
 	ErrNoTag = errors.New("no tag free for an admin command")
 )
+
+func violation(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrViolation, fmt.Sprintf(format, args...))
+}
+
+// broken wraps what a decoder says of a PDU.
+func broken(err error) error { return fmt.Errorf("%w: %w", ErrViolation, err) }
+
+// connectError is a Connect refused, as the errors of this package.
+func connectError(st nvme.Status, result uint64) error {
+	var kind error
+	detail := ""
+	switch st.Code() {
+	case nvme.InvalidHost:
+		kind = ErrForbidden
+	case nvme.ConnectInvalid:
+		r := nvme.ParseConnectRefusal(result)
+		detail = ": " + r.String()
+		switch {
+		case r.InData && r.Offset == 256:
+			kind = ErrNotFound
+		case r.InData && (r.Offset == 0 || r.Offset == 512):
+			kind = ErrForbidden
+		}
+	case nvme.ControllerBusy:
+		kind = ErrUnavailable
+	case nvme.AuthRequired:
+		kind = ErrAuth
+	}
+	err := fmt.Errorf("connect refused: %w%s", st, detail)
+	if kind != nil {
+		err = fmt.Errorf("%w: %w", kind, err)
+	}
+	return err
+}
 
 // ControllerError is the error of everything that happens with one controller:
 // it names portal and subsystem, and wraps the cause.

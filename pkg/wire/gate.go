@@ -10,8 +10,12 @@ import "sync/atomic"
 // Read by senders, per command: what was gathered before a doubt was on its way.
 type Gate struct{ doubts, cleared atomic.Uint32 }
 
-// Doubt shuts the gate.
-func (g *Gate) Doubt() { g.doubts.Add(1) }
+// Doubt shuts the gate. first says that it was open: ticket is then for this
+// doubt alone.
+func (g *Gate) Doubt() (ticket uint32, first bool) {
+	ticket = g.doubts.Add(1)
+	return ticket, g.cleared.Load() == ticket-1
+}
 
 // Shut reports whether nothing may be sent.
 func (g *Gate) Shut() bool { return g.doubts.Load() != g.cleared.Load() }
