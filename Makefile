@@ -76,9 +76,9 @@ fuzz: ## every fuzz test for FUZZTIME (10s) each
 	@test/fuzz.sh $(FUZZTIME)
 
 .PHONY: sim
-sim: ## the whole engine in virtual time under random faults: SEED=1 COUNT=200, or SCRIPT=file; a seed that fails prints its smallest script
+sim: ## the whole engine in virtual time under random faults: SEED=1 COUNT=200 TRANSPORT=iscsi|nvme-tcp (both), or SCRIPT=file; a seed that fails prints its smallest script
 	@$(GO) test -c -o $(BIN)/sim.test ./pkg/sim
-	@$(BIN)/sim.test -test.run '^TestSeeds$$' -test.timeout 0 $(if $(SCRIPT),-sim.script '$(SCRIPT)' -sim.times $(TIMES),-sim.seed $(SEED) -sim.count $(COUNT))
+	@$(BIN)/sim.test -test.run '^TestSeeds$$' -test.timeout 0 $(if $(SCRIPT),-sim.script '$(SCRIPT)' -sim.times $(TIMES),-sim.seed $(SEED) -sim.count $(COUNT) $(if $(TRANSPORT),-sim.transport $(TRANSPORT)))
 
 .PHONY: mutate
 mutate: ## known bugs put into a copy of the source, one at a time: the simulator must find each; BUG=words for some

@@ -9,8 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/csi-mpath/csi-mpath/pkg/scsi"
-	"github.com/csi-mpath/csi-mpath/pkg/target"
+	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
 )
 
 // Directions of a path's holes.
@@ -42,41 +41,38 @@ func (p *path) isHole() bool { return p.hole[toTarget] || p.hole[fromTarget] }
 // Under world.mu.
 type array struct {
 	w       *world
-	cfg     target.Config
+	power   func(size uint64) (front, error) // makes a machine
 	disk    *disk
 	paths   []*path
-	m       *target.Machine // nil while it is dead
-	silent  bool            // dead without a word: no connection is refused
-	powered map[int]bool    // portals whose POWER ON OCCURRED has reached nobody yet
+	m       front        // nil while it is dead
+	silent  bool         // dead without a word: no connection is refused
+	powered map[int]bool // portals whose POWER ON OCCURRED has reached nobody yet
 	armed   time.Time
 	wide    bool // links have much room in their sockets
 	port    int
 	deadGen int // processes up to this one are dead
-	batch   target.Batch
+	batch   serve.Batch
 	size    uint64
 	told    atomic.Int64 // POWER ON OCCURRED told so far
-	total   target.Stats // of machines that died
+	total   tally        // of machines that died
 	broken  func(format string, args ...any)
 	tell    func(format string, args ...any)
 }
 
 // start powers the machine on. lost: its cache did not survive.
 func (a *array) start(lost bool) error {
-	m, err := target.NewMachine(a.cfg)
+	m, err := a.power(a.size)
 	if err != nil {
 		return err
 	}
 	for _, p := range a.paths {
-		if _, err := m.AddPortal(target.PortalConfig{Address: p.address, TPGT: p.tpgt, Group: p.group}); err != nil {
+		if _, err := m.AddPortal(serve.PortalConfig{Address: p.address, TPGT: p.tpgt, Group: p.group}); err != nil {
 			return err
 		}
 		a.powered[p.index] = a.powered[p.index] || lost
 		p.foreign = false
 	}
-	if err := m.SetDevice(0, lunNumber, target.Device{BlockSize: a.cfg.LUNs[0].BlockSize, Size: a.size}); err != nil {
-		return err
-	}
-	m.Run = func(job func() error, done func(error)) {
+	m.jobs(func(job func() error, done func(error)) {
 		slow := a.w.dice.upTo(flushTime)
 		if a.w.haste || a.w.dice.chance(3) {
 			slow = 0
@@ -87,7 +83,7 @@ func (a *array) start(lost bool) error {
 				a.settle()
 			}
 		})
-	}
+	})
 	a.m, a.silent = m, false
 	for _, p := range a.paths {
 		p.heal()
@@ -116,13 +112,11 @@ func (a *array) die(silent bool) {
 }
 
 func (a *array) addStats() {
-	s, t := a.m.Stats(), &a.total
-	t.LateWrites += s.LateWrites
-	t.Reinstated += s.Reinstated
-	t.Logins += s.Logins
-	t.Aborted += s.Aborted
-	t.ProtocolErrors += s.ProtocolErrors
-	t.Commands += s.Commands
+	s, t := a.m.tally(), &a.total
+	t.late += s.late
+	t.reinstated += s.reinstated
+	t.logins += s.logins
+	t.aborted += s.aborted
 }
 
 // heal wakes who waits for the path.
@@ -192,14 +186,14 @@ func (a *array) connect(gen int, portal string) (l *link, wait <-chan struct{}, 
 	return nil, nil, fmt.Errorf("dial %s: %w", portal, syscall.EHOSTUNREACH)
 }
 
-func (a *array) newLink(p *path, c *target.Conn, gen int) *link {
+func (a *array) newLink(p *path, c *serve.Conn, gen int) *link {
 	a.port++
 	remote, _ := net.ResolveTCPAddr("tcp", p.address)
 	l := &link{w: a.w, path: p, gen: gen, conn: c, array: a,
 		addr: [2]net.Addr{&net.TCPAddr{IP: net.IPv4(10, 1, 0, 1), Port: a.port}, remote}}
 	l.cond.L = &a.w.mu
 	l.pump = func() { a.move(l) }
-	l.spy = spy{l: l, armed: p.foreign}
+	l.spy = spy{l: l, armed: p.foreign, dialect: a.m.dialect(l)}
 	p.born++
 	for i, d := range []*dice{&l.tx.dice, &l.rx.dice, &l.wakes, &l.dice} {
 		*d = newDice(a.w.seed, uint64(p.index)<<32|p.born<<4|uint64(i))
@@ -230,7 +224,9 @@ func (a *array) widen() {
 	}
 }
 
-func bufferSize(d dice) int { return []int{1 << 10, 8 << 10, 64 << 10, maxBuffer, maxBuffer}[d.IntN(5)] }
+func bufferSize(d dice) int {
+	return []int{1 << 10, 8 << 10, 64 << 10, maxBuffer, maxBuffer}[d.IntN(5)]
+}
 
 // move takes a link's bytes as far as they come.
 func (a *array) move(l *link) {
@@ -282,9 +278,8 @@ func (a *array) feed(l *link, data []byte) {
 			c.Advance(now, 0)
 		}
 		data = data[n:]
-		if a.powered[l.path.index] && !l.told && a.m.Sessions(l.path.index) > 0 {
-			l.told = true
-			a.m.Attention(l.path.index, lunNumber, scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x29, ASCQ: 0x01})
+		if a.powered[l.path.index] && !l.told {
+			l.told = a.m.tellPower(l.path.index)
 		}
 		if cause := c.Cause(); cause != "" {
 			a.broken("the target ended a connection: %s", cause)
@@ -294,7 +289,7 @@ func (a *array) feed(l *link, data []byte) {
 }
 
 // do calls f with the machine, if it lives, and sends what that causes.
-func (a *array) do(f func(m *target.Machine)) {
+func (a *array) do(f func(m front)) {
 	if a.m != nil {
 		f(a.m)
 		a.settle()
@@ -304,7 +299,7 @@ func (a *array) do(f func(m *target.Machine)) {
 // settle sends and closes what the machine wants sent and closed.
 func (a *array) settle() {
 	for a.m != nil {
-		dirty := append([]*target.Conn(nil), a.m.Dirty()...)
+		dirty := append([]*serve.Conn(nil), a.m.Dirty()...)
 		if len(dirty) == 0 {
 			break
 		}
@@ -345,7 +340,7 @@ func (a *array) arm() {
 }
 
 // output takes what the machine has to say on a link.
-func (l *link) output(c *target.Conn) {
+func (l *link) output(c *serve.Conn) {
 	for c.Take(&l.array.batch) {
 		for _, v := range l.array.batch.Vectors() {
 			l.pend = append(l.pend, v...)

@@ -1,13 +1,15 @@
 // Package sim plays the whole engine in virtual time: the real pkg/device with
-// its lanes and its iSCSI sessions, over links in memory, against the real
-// machine of pkg/target, while a script of faults runs; and judges what the
-// clients were told. Tests only.
+// its lanes and its iSCSI sessions or NVMe/TCP controllers, over links in memory,
+// against the real machines of pkg/target, while a script of faults runs; and
+// judges what the clients were told. Tests only.
 //
 // The order of reading: run.go (one run from the first login to the last
 // check), world.go (events and the clock), link.go and wire.go (connections),
-// array.go (the target's side), store.go (its disk), client.go (those who ask),
-// oracle.go and history.go (the judge), script.go, verbs.go, volume.go, orders.go
-// and generate.go (faults), pool.go and shrink.go (many seeds in processes of their own).
+// array.go (the target's side), front.go, iscsi.go and nvme.go (its protocols),
+// spy.go (who reads along), store.go (its disk), client.go (those who ask),
+// oracle.go and history.go (the judge), script.go, verbs.go, protocol.go, volume.go,
+// orders.go, generate.go and stories.go (faults), pool.go and shrink.go (many seeds in
+// processes of their own).
 //
 // # What of testing/synctest it rests on
 //

@@ -5,8 +5,7 @@ import (
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
-	"github.com/csi-mpath/csi-mpath/pkg/scsi"
-	"github.com/csi-mpath/csi-mpath/pkg/target"
+	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
 )
 
 // watch accuses requests that take longer than anything explains. Under world.mu.
@@ -128,10 +127,12 @@ func (r *run) calm() {
 // little room in its sockets may rightly be found slow for ever. Under world.mu.
 func (r *run) heal() {
 	r.array.widen()
-	r.array.do((*target.Machine).ClearFaults)
-	for _, p := range r.Setup.Paths {
-		r.array.do(func(m *target.Machine) { m.SetALUA(p[1], scsi.Optimized) })
-	}
+	r.array.do(func(m front) {
+		m.ClearFaults()
+		for _, p := range r.Setup.Paths {
+			m.access(p[1], optimized)
+		}
+	})
 }
 
 func (r *run) state() any {
@@ -198,7 +199,7 @@ func (r *run) fill() bool {
 		r.oracle.report("%v after all is healed the device is not whole: %+v", recoverTime, r.state())
 		return true
 	}
-	want := min(r.Setup.Depth, r.Setup.TargetDepth) * len(r.Setup.Paths)
+	want := r.Setup.window() * len(r.Setup.Paths)
 	all := r.Setup.Depth*len(r.Setup.Paths) + 8
 	lane, err := r.proc.dev.OpenLane(all)
 	if err != nil {
@@ -206,12 +207,12 @@ func (r *run) fill() bool {
 		return true
 	}
 	defer lane.Close()
-	var h *target.Held
+	var h *serve.Held
 	r.w.under(func() {
-		r.array.do(func(m *target.Machine) { h, _ = m.Hold(target.Match{Kind: target.Reads}, false, nil) })
+		r.array.do(func(m front) { h, _ = m.Hold(serve.Match{Kind: serve.Reads}, false, nil) })
 	})
 	f := &filler{o: r.oracle}
-	each := min(shareEach, r.Setup.Depth, r.Setup.TargetDepth)
+	each := min(shareEach, r.Setup.window())
 	for i := range all {
 		if i == each*len(r.Setup.Paths) {
 			r.share(each)
@@ -224,10 +225,10 @@ func (r *run) fill() bool {
 	var got int
 	r.w.under(func() {
 		got = h.Len()
-		r.array.do(func(*target.Machine) { h.Release() })
+		r.array.do(func(front) { h.Release() })
 	})
 	if used && got != want {
-		r.oracle.report("%d paths with a window of %d commands take %d at once: a tag leaked", len(r.Setup.Paths), r.Setup.Depth, got)
+		r.oracle.report("%d paths with a window of %d commands take %d at once: a tag leaked", len(r.Setup.Paths), r.Setup.window(), got)
 	}
 	if !r.until(calmAnswer, func() bool { return f.count() == all }) {
 		r.oracle.report("%d of %d reads that filled the windows were answered", f.count(), all)
@@ -300,7 +301,7 @@ func (r *run) end() {
 	r.owed()
 	t, s := r.array.total, &r.oracle.stats
 	s.Merged = merged
-	s.Late, s.Reinstated, s.Logins, s.Aborted = t.LateWrites, t.Reinstated, t.Logins, t.Aborted
+	s.Late, s.Reinstated, s.Logins, s.Aborted = t.late, t.reinstated, t.logins, t.aborted
 }
 
 // owed looks for requests of ended connections that never came back (I2).

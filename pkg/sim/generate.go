@@ -1,13 +1,10 @@
 package sim
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"time"
-
-	"github.com/csi-mpath/csi-mpath/pkg/device"
 )
 
 // generator draws a script: everything that is random about it but the order in
@@ -18,12 +15,20 @@ type generator struct {
 	kills int
 }
 
-// Generate makes the script of a seed.
-func Generate(seed uint64) *Script {
+// Generate makes the script of a seed; transport is one of Transports, or empty
+// for one or the other.
+func Generate(seed uint64, transport string) *Script {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x5c819)), s: &Script{Setup: defaults()}}
 	g.s.Setup.Seed = seed
+	g.s.Setup.Transport = pickOf(g, Transports()...)
+	if transport != "" {
+		g.s.Setup.Transport = transport
+	}
 	g.setup()
 	g.limits()
+	if g.s.Setup.Transport == overNVMe {
+		g.queues()
+	}
 	n := 6 + g.IntN(30)
 	switch g.IntN(8) {
 	case 0:
@@ -93,7 +98,7 @@ func (g *generator) setup() {
 	s.Flight = pickOf(g, 1, 2, 4, 8, 16, 24)
 	requests := 200 + g.IntN(800)
 	s.Pause = max(time.Duration(float64(s.Run)*float64(s.Clients)*1.6/float64(requests)).Round(time.Microsecond), time.Millisecond)
-	s.Selector = pickOf(g, "round-robin", "service-time", "queue-length", "io-affinity", "historical-service-time")
+	s.Selector = g.selector()
 	s.Merge = g.mergeDeadline()
 	s.Polling = g.polling()
 	s.Failback = pickOf(g, "immediate", "immediate", "manual", g.between(100*time.Millisecond, 5*time.Second).String())
@@ -116,6 +121,10 @@ func (g *generator) setup() {
 // whole time.
 func (g *generator) mergeDeadline() string {
 	return pickOf(g, "off", "0", "0", "auto", g.between(10*time.Microsecond, pickOf(g, time.Millisecond, 100*time.Millisecond)).String())
+}
+
+func (g *generator) selector() string {
+	return pickOf(g, "round-robin", "service-time", "queue-length", "io-affinity", "historical-service-time")
 }
 
 func (g *generator) polling() string { return pickOf(g, "off", "off", "adaptive", "50us") }
@@ -153,6 +162,19 @@ func (g *generator) limits() {
 	s.PowerOn = g.IntN(3) == 0
 }
 
+// queues draws what is NVMe's alone.
+func (g *generator) queues() {
+	s := &g.s.Setup
+	s.Queues, s.HostQueues = pickOf(g, 1, 2, 8, 8), pickOf(g, 0, 1, 2, 4)
+	s.Align = pickOf(g, 0, 0, 1, 31)
+	s.Digests, s.NoSuccess, s.NoTBKAS = g.IntN(3) == 0, g.IntN(3) == 0, g.IntN(3) == 0
+	if g.IntN(3) == 0 {
+		s.Quiesce = g.between(0, time.Second).Truncate(time.Millisecond)
+	}
+}
+
+func (g *generator) nvme() bool { return g.s.Setup.Transport == overNVMe }
+
 func (g *generator) path() string {
 	return strconv.Itoa(1 + g.IntN(len(g.s.Setup.Paths)))
 }
@@ -183,7 +205,13 @@ var drawn = []struct {
 	weight int
 	draw   func(g *generator, at time.Duration)
 }{
-	{14, func(g *generator, at time.Duration) { g.add(at, 0, "cut", g.path()) }},
+	{14, func(g *generator, at time.Duration) {
+		words := []string{"cut", g.path()}
+		if g.nvme() && g.IntN(2) == 0 {
+			words = append(words, "one") // of several connections
+		}
+		g.add(at, 0, words...)
+	}},
 	{10, func(g *generator, at time.Duration) {
 		g.add(at, g.short(), "hole", g.path(), pickOf(g, "tx", "rx", "both"))
 	}},
@@ -212,12 +240,8 @@ var drawn = []struct {
 	{6, func(g *generator, at time.Duration) {
 		g.add(at, g.short(), "alua", g.count(2), pickOf(g, "non-optimized", "standby", "unavailable", "offline", "transitioning"))
 	}},
-	{3, func(g *generator, at time.Duration) { g.add(at, g.short(), "redirect", g.path(), g.path()) }},
-	{3, func(g *generator, at time.Duration) {
-		g.add(at, g.short(), "refuse", g.path(), pickOf(g, "2", "3"), g.count(2))
-	}},
-	{3, func(g *generator, at time.Duration) { g.add(at, 0, "logout", g.path()) }},
-	{2, func(g *generator, at time.Duration) { g.add(at, 0, "ping", g.path()) }},
+	{3, (*generator).refuse},
+	{8, (*generator).spoken},
 	{3, func(g *generator, at time.Duration) { g.add(at, 0, "grow", strconv.Itoa(8*(1+g.IntN(8)))) }},
 	{5, func(g *generator, at time.Duration) { g.add(at, g.short(), "swap", g.path()) }},
 	{6, (*generator).die},
@@ -245,91 +269,4 @@ func (g *generator) draw() {
 			return
 		}
 	}
-}
-
-func (g *generator) sense(at time.Duration) {
-	s := pickOf(g, "b 0 0", "b 47 1", "6 2a 1", "6 29 0", "6 29 7", "6 28 0", "6 3f 3", "6 3f e", "6 2a 9", "2 4 1", "2 4 a", "2 4 b", "4 44 0", "5 25 0")
-	var k, a, q string
-	_, _ = fmt.Sscan(s, &k, &a, &q)
-	g.add(at, 0, "sense", k, a, q, g.count(3))
-}
-
-func (g *generator) die(at time.Duration) {
-	words := []string{"die"}
-	if g.IntN(2) == 0 {
-		words = append(words, "lose")
-	}
-	if g.IntN(2) == 0 {
-		words = append(words, "silent")
-	}
-	g.add(at, g.short(), words...)
-}
-
-func (g *generator) kill(at time.Duration) {
-	if g.kills++; g.kills > 3 {
-		return
-	}
-	g.add(at, g.between(time.Millisecond, 2*time.Second), "kill")
-}
-
-// orphan is the story of I3: commands held by a target whose connection is gone
-// and does not come back before they are executed.
-func (g *generator) orphan(at time.Duration) {
-	kept := g.kept()
-	p := g.path()
-	g.add(at, kept, "hold", pickOf(g, "writes", "writes", "any", "zeroes"), g.count(6), "late")
-	gap := g.between(0, kept/2)
-	switch g.IntN(4) {
-	case 0:
-		g.add(at+gap, g.between(kept, kept+2*time.Second), "hole", p, pickOf(g, "rx", "both"))
-	case 1:
-		g.add(at+gap, g.between(time.Millisecond, time.Second), "kill")
-		g.add(at+gap, g.between(kept/2, kept+time.Second), "down", p)
-	default:
-		g.add(at+gap, g.between(kept/2, kept+2*time.Second), "down", p)
-	}
-}
-
-// stuck is a sender that stands in its call, with what others queued meanwhile,
-// while its path is given up.
-func (g *generator) stuck(at time.Duration) {
-	p, limit := g.path(), g.s.Setup.PathTimeout
-	long := g.between(2*limit, 3*limit)
-	g.add(at, long, "freeze", p, g.between(limit/2, limit).String())
-	g.add(at, long, "hole", p, "rx")
-}
-
-// order is what an operator asks of a path, and takes back now and then.
-func (g *generator) order(at time.Duration) {
-	p := g.path()
-	switch g.IntN(5) {
-	case 0, 1:
-		g.add(at, 0, "drain", p)
-	case 2, 3:
-		g.add(at, 0, "prefer", p)
-	default:
-		g.add(at, 0, "failback")
-		return
-	}
-	if g.IntN(2) == 0 {
-		g.add(at+g.short(), 0, "enable", p)
-	}
-}
-
-func (g *generator) tune(at time.Duration) {
-	if g.IntN(4) == 0 {
-		g.add(at, 0, "tune", device.TunePolling, g.polling())
-		return
-	}
-	g.add(at, 0, "tune", device.TuneMergeDeadline, g.mergeDeadline())
-}
-
-// lame is a path that works, and is much slower than the others.
-func (g *generator) lame(at time.Duration) {
-	lasts := g.between(2*time.Second, 8*time.Second)
-	if g.IntN(3) == 0 {
-		g.add(at, lasts, "rate", g.path(), strconv.Itoa(20_000+g.IntN(50_000)))
-		return
-	}
-	g.add(at, lasts, "delay", g.path(), g.between(wireMax/4, wireMax).String())
 }

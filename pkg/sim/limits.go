@@ -8,6 +8,12 @@ const (
 	targetName = "iqn.2026-01.sim:array"
 	hostName   = "iqn.2026-01.sim:host"
 
+	subsystemName = "nqn.2026-01.sim:array"
+	hostNQN       = "nqn.2026-01.sim:host"
+	// keepAliveStep is what targets count keep alive in; minKeepAlive the least one.
+	keepAliveStep = 100 * time.Millisecond
+	minKeepAlive  = 500 * time.Millisecond
+
 	// wireMax is how long bytes may be under way after their sender's reset. Far
 	// below any fence timeout: a network that keeps packets longer than that is
 	// outside of what a fence by time promises.

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/csi-mpath/csi-mpath/pkg/poll"
-	"github.com/csi-mpath/csi-mpath/pkg/target"
+	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
 )
 
 // link is one connection. Its methods, those of a poll.Stream, are the
@@ -38,12 +38,12 @@ type link struct {
 	closed   bool
 	killed   bool // its process is dead
 
-	conn  *target.Conn // the target's end; nil once that is gone
-	pend  []byte       // the target's output that found no room
-	fin   bool         // the target closes after pend
-	wakes dice         // of who wakes its reader
-	dice  dice         // of the rest
-	told  bool         // POWER ON OCCURRED goes to its session
+	conn  *serve.Conn // the target's end; nil once that is gone
+	pend  []byte      // the target's output that found no room
+	fin   bool        // the target closes after pend
+	wakes dice        // of who wakes its reader
+	dice  dice        // of the rest
+	told  bool        // POWER ON OCCURRED goes to its session
 	spy   spy
 	array *array
 	pump  func()

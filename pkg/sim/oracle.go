@@ -19,6 +19,7 @@ type oracle struct {
 	size   uint64 // bytes a client may use
 	broken []string
 	debts  []debt
+	silent bool       // the target does not tell
 	told   func() int // POWER ON OCCURRED the target told
 	paid   int        // flushes that failed for it
 
@@ -277,7 +278,7 @@ func (o *oracle) crashed(back []int, content func(block int) []byte) {
 		}
 	}
 	o.h.open = nil // what is left needs no flush any more, or is gone
-	if d.claimed != 0 {
+	if d.claimed != 0 && !o.silent {
 		o.debts = append(o.debts, d)
 	}
 }

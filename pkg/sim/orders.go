@@ -146,7 +146,7 @@ func (r *run) share(each int) {
 			}
 		}
 	case "io-affinity":
-		if busiest != want && want <= uint64(min(r.Setup.Depth, r.Setup.TargetDepth)) {
+		if busiest != want && want <= uint64(r.Setup.window()) {
 			r.oracle.report("%s gives one lane's commands to paths as %v, want all on one", st.Selector, counts)
 		}
 	}

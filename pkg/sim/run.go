@@ -15,8 +15,6 @@ import (
 
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
 	"github.com/csi-mpath/csi-mpath/pkg/device"
-	"github.com/csi-mpath/csi-mpath/pkg/scsi"
-	"github.com/csi-mpath/csi-mpath/pkg/target"
 )
 
 // Report is how a run went.
@@ -78,16 +76,13 @@ func newRun(s *Script, dir string) *run {
 	d := newDisk(blocks, set.BlockSize, rand.New(rand.NewPCG(set.Seed, 0xd15c)))
 	r := &run{Script: s, w: w, dir: dir, over: make(chan struct{})}
 	r.oracle = &oracle{bs: set.BlockSize, size: uint64(set.Blocks * set.BlockSize), rng: rand.New(rand.NewPCG(set.Seed, 0x0)),
-		noPath: set.NoPath, slack: set.Fence + 2*set.PathTimeout + set.CmdTimeout + patience, lastFault: time.Now()}
+		noPath: set.NoPath, silent: !transports[set.Transport].tellsPower, slack: set.Fence + 2*set.PathTimeout + set.CmdTimeout + patience, lastFault: time.Now()}
 	r.oracle.h.blocks = make([][]*rec, blocks)
 	r.array = &array{w: w, disk: d, size: r.oracle.size, powered: map[int]bool{}, broken: r.oracle.report, tell: r.oracle.tell}
 	r.oracle.told = func() int { return int(r.array.told.Load()) }
-	r.array.cfg = target.Config{Name: targetName, MaxBurst: uint32(set.MaxBurst), FirstBurst: uint32(set.FirstBurst), Depth: set.TargetDepth,
-		InitialR2T: set.InitialR2T, NoImmediate: set.NoImmediate, PowerOn: set.PowerOn,
-		LUNs: []target.LUN{{Number: lunNumber, Store: d, WriteThrough: set.WriteThrough,
-			Device: target.Device{BlockSize: uint32(set.BlockSize), Size: r.array.size, MaxTransfer: uint32(set.MaxTransfer)}}}}
+	r.array.power = func(size uint64) (front, error) { return transports[set.Transport].power(set, d, size) }
 	for i, p := range set.Paths {
-		r.array.paths = append(r.array.paths, &path{index: i + 1, address: fmt.Sprintf("10.0.0.%d:3260", i+1),
+		r.array.paths = append(r.array.paths, &path{index: i + 1, address: fmt.Sprintf("10.0.0.%d:%s", i+1, transports[set.Transport].port),
 			tpgt: p[0], group: p[1], delay: set.Delay, jitter: set.Jitter, healed: make(chan struct{})})
 	}
 	for i := range set.Clients {
@@ -165,12 +160,11 @@ func wait(d time.Duration) {
 
 func (r *run) config(p *process) device.Config {
 	set := &r.Setup
-	lun, err := scsi.LUNFromNumber(lunNumber)
+	protocol, err := transports[set.Transport].protocol(set)
 	if err != nil {
 		r.oracle.report("%v", err)
 	}
-	c := device.Config{Name: "vol", PathSelector: set.Selector,
-		Protocol:   device.ISCSI{Target: targetName, LUN: lun, Initiator: hostName, FenceTimeout: set.Fence},
+	c := device.Config{Name: "vol", PathSelector: set.Selector, Protocol: protocol,
 		QueueDepth: set.Depth, PathTimeout: set.PathTimeout, CommandTimeout: set.CmdTimeout,
 		NoPathTimeout: set.NoPath, Replays: set.Replays, Patient: true, NoControl: true, StateDir: p.dir,
 		Dial: r.array.dial(p.gen), Jitter: r.jitter(p.gen), Events: r.event}

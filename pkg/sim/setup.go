@@ -16,6 +16,7 @@ import (
 // value" of a script.
 type Setup struct {
 	Seed                           uint64
+	Transport                      string        // iscsi or nvme-tcp
 	Run                            time.Duration // how long the clients ask
 	Paths                          pathList
 	Clients, Flight                int // clients, and the requests of each in flight
@@ -26,8 +27,12 @@ type Setup struct {
 	Fence, PathTimeout, CmdTimeout time.Duration
 	NoPath                         time.Duration // negative for never
 	MaxBurst, FirstBurst           uint
-	MaxTransfer                    uint // bytes of one command
-	InitialR2T, NoImmediate        bool
+	MaxTransfer                    uint          // bytes of one command
+	InitialR2T, NoImmediate        bool          // NVMe: no data in capsules
+	Queues, HostQueues             int           // NVMe: granted by the target, and asked for; 0 leaves it to the host
+	Align                          int           // NVMe: CPDA
+	Digests, NoSuccess, NoTBKAS    bool          // NVMe
+	Quiesce                        time.Duration // NVMe: CQT
 	WriteThrough, PowerOn, Replays bool
 	Selector                       string
 	Streams                        int    // of a hundred requests, those that continue the client's one before
@@ -67,7 +72,7 @@ func (l *pathList) Set(s string) error {
 
 // defaults are what a script need not say.
 func defaults() Setup {
-	return Setup{Seed: 1, Run: 10 * time.Second, Paths: pathList{{1, 1}, {2, 1}}, Clients: 2, Flight: 8,
+	return Setup{Seed: 1, Transport: overISCSI, Queues: 8, Run: 10 * time.Second, Paths: pathList{{1, 1}, {2, 1}}, Clients: 2, Flight: 8,
 		Pause: 20 * time.Millisecond, Blocks: 1024, BlockSize: 512, Large: 64 << 10, LargeShare: 10, Depth: 16, TargetDepth: 128, Fence: 5 * time.Second,
 		PathTimeout: 2 * time.Second, CmdTimeout: 5 * time.Second, NoPath: -1, MaxBurst: 16 << 10, FirstBurst: 4 << 10,
 		MaxTransfer: 16 << 10, Replays: true, Selector: "round-robin", Merge: "0", Polling: "off", Failback: "immediate", Delay: time.Millisecond, Jitter: time.Millisecond,
@@ -79,6 +84,14 @@ func (s *Setup) lines() *flag.FlagSet {
 	f := flag.NewFlagSet("set", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	f.Uint64Var(&s.Seed, "seed", s.Seed, "")
+	f.StringVar(&s.Transport, "transport", s.Transport, "")
+	f.IntVar(&s.Queues, "queues", s.Queues, "")
+	f.IntVar(&s.HostQueues, "host-queues", s.HostQueues, "")
+	f.IntVar(&s.Align, "align", s.Align, "")
+	f.BoolVar(&s.Digests, "digests", s.Digests, "")
+	f.BoolVar(&s.NoSuccess, "no-success", s.NoSuccess, "")
+	f.BoolVar(&s.NoTBKAS, "no-tbkas", s.NoTBKAS, "")
+	f.DurationVar(&s.Quiesce, "quiesce", s.Quiesce, "")
 	f.DurationVar(&s.Run, "run", s.Run, "")
 	f.Var(&s.Paths, "paths", "")
 	f.IntVar(&s.Clients, "clients", s.Clients, "")
@@ -134,6 +147,12 @@ func (s *Setup) check() error {
 		return fmt.Errorf("depths of %d and %d are not possible", s.Depth, s.TargetDepth)
 	case s.Procs < 1 || s.Procs > 8:
 		return fmt.Errorf("procs %d is not in 1..8", s.Procs)
+	case transports[s.Transport] == nil:
+		return fmt.Errorf("transport %q is none of %q", s.Transport, Transports())
+	case s.Queues < 1 || s.Queues > 64 || s.HostQueues < 0 || s.HostQueues > 64 || s.Align < 0 || s.Align > 31 || s.Quiesce < 0 || s.Quiesce > s.Fence:
+		return fmt.Errorf("queues, alignment or quiesce time are out of range")
+	case s.Transport == overNVMe && (s.keepAlive() < minKeepAlive || s.TargetDepth < 2):
+		return fmt.Errorf("a fence of %v or a depth of %d is too little for NVMe", s.Fence, s.TargetDepth)
 	case s.Streams < 0 || s.Streams > 100:
 		return fmt.Errorf("streams %d is not in 0..100", s.Streams)
 	}

@@ -8,9 +8,7 @@ import (
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/device"
-	"github.com/csi-mpath/csi-mpath/pkg/iscsi/pdu"
-	"github.com/csi-mpath/csi-mpath/pkg/scsi"
-	"github.com/csi-mpath/csi-mpath/pkg/target"
+	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
 )
 
 // verb is a kind of step.
@@ -21,6 +19,8 @@ type verb struct {
 	make func(a *args) func(r *run) (end func())
 	// lasts: the step needs a time.
 	lasts bool
+	// only is the transport that has the like; empty: each.
+	only string
 }
 
 // args are a step's words on their way to values; err is the first that is bad.
@@ -40,6 +40,8 @@ func (v *verb) action(setup *Setup, st *Step) (func(r *run) func(), error) {
 	a := &args{setup: setup, step: st, rest: st.Args}
 	do := v.make(a)
 	switch {
+	case v.only != "" && v.only != setup.Transport:
+		return nil, fmt.Errorf("%s is a step of transport %s", st.Verb, v.only)
 	case a.err != nil:
 		return nil, fmt.Errorf("want %s %s: %w", st.Verb, v.usage, a.err)
 	case len(a.rest) > 0:
@@ -119,57 +121,58 @@ func (a *args) late(d time.Duration) {
 	}
 }
 
-var kinds = map[string]target.Kind{"any": target.Any, "reads": target.Reads, "writes": target.Writes,
-	"flushes": target.Flushes, "trims": target.Trims, "zeroes": target.Zeroes}
-
-var states = map[string]scsi.AccessState{"optimized": scsi.Optimized, "non-optimized": scsi.NonOptimized,
-	"standby": scsi.Standby, "unavailable": scsi.Unavailable, "offline": scsi.Offline, "transitioning": scsi.Transitioning}
+var kinds = map[string]serve.Kind{"any": serve.Any, "reads": serve.Reads, "writes": serve.Writes,
+	"flushes": serve.Flushes, "trims": serve.Trims, "zeroes": serve.Zeroes, "admin": serve.Admin}
 
 var holes = map[string][2]bool{"tx": {true, false}, "rx": {false, true}, "both": {true, true}}
 
 var verbs = map[string]*verb{
 	// The network.
-	"cut":    {"PATH", makeCut, false},
-	"hole":   {"PATH tx|rx|both", makeHole, true},
-	"delay":  {"PATH TIME", makeDelay, true},
-	"rate":   {"PATH BYTES-PER-SECOND", makeRate, true},
-	"freeze": {"PATH TIME", makeFreeze, true},
-	"down":   {"PATH", makeDown, true},
+	"cut":    {"PATH [one]", makeCut, false, ""},
+	"hole":   {"PATH tx|rx|both", makeHole, true, ""},
+	"delay":  {"PATH TIME", makeDelay, true, ""},
+	"rate":   {"PATH BYTES-PER-SECOND", makeRate, true, ""},
+	"freeze": {"PATH TIME", makeFreeze, true, ""},
+	"down":   {"PATH", makeDown, true, ""},
 	// The target's commands.
-	"hold":   {"KIND COUNT [late]", makeHold, true},
-	"slow":   {"KIND COUNT TIME", makeSlow, false},
-	"mute":   {"KIND COUNT", makeMute, false},
-	"busy":   {"COUNT [full]", makeBusy, false},
-	"sense":  {"KEY ASC ASCQ COUNT (hexadecimal)", makeSense, false},
-	"status": {"STATUS COUNT (hexadecimal)", makeStatus, false},
+	"hold":   {"KIND COUNT [late]", makeHold, true, ""},
+	"slow":   {"KIND COUNT TIME", makeSlow, false, ""},
+	"mute":   {"KIND COUNT", makeMute, false, ""},
+	"busy":   {"COUNT [full]", makeBusy, false, ""},
+	"sense":  {"KEY ASC ASCQ COUNT (hexadecimal)", makeSense, false, overISCSI},
+	"status": {"STATUS COUNT (hexadecimal)", makeStatus, false, ""},
 	// The target.
-	"alua":      {"GROUP STATE", makeALUA, true},
-	"attention": {"PATH ASC ASCQ (hexadecimal)", makeAttention, false},
-	"redirect":  {"PATH PATH", makeRedirect, true},
-	"refuse":    {"PATH CLASS DETAIL", makeRefuse, true},
-	"logout":    {"PATH", makeLogout, false},
-	"ping":      {"PATH", makePing, false},
-	"grow":      {"BLOCKS", makeGrow, false},
-	"swap":      {"PATH", makeSwap, true},
-	"die":       {"[lose] [silent]", makeDie, true},
+	"alua":      {"GROUP STATE", makeAccess, true, ""},
+	"attention": {"PATH ASC ASCQ (hexadecimal)", makeAttention, false, overISCSI},
+	"notice":    {"PATH", makeNotice, false, overNVMe},
+	"redirect":  {"PATH PATH", makeRedirect, true, overISCSI},
+	"refuse":    {"PATH CLASS DETAIL, or over NVMe PATH STATUS (hexadecimal)", makeRefuse, true, ""},
+	"logout":    {"PATH", makeLogout, false, overISCSI},
+	"reset":     {"PATH", makeReset, false, overNVMe},
+	"ping":      {"PATH", makePing, false, overISCSI},
+	"grow":      {"BLOCKS", makeGrow, false, ""},
+	"swap":      {"PATH", makeSwap, true, ""},
+	"die":       {"[lose] [silent]", makeDie, true, ""},
 	// The operator.
-	"drain":    {"PATH", makeOrder(device.OrderDrain), false},
-	"enable":   {"PATH", makeOrder(device.OrderEnable), false},
-	"prefer":   {"PATH", makeOrder(device.OrderPrefer), false},
-	"failback": {"", makeOrder(device.OrderFailback), false},
-	"tune":     {"merge-deadline|polling VALUE", makeTune, false},
+	"drain":    {"PATH", makeOrder(device.OrderDrain), false, ""},
+	"enable":   {"PATH", makeOrder(device.OrderEnable), false, ""},
+	"prefer":   {"PATH", makeOrder(device.OrderPrefer), false, ""},
+	"failback": {"", makeOrder(device.OrderFailback), false, ""},
+	"tune":     {"merge-deadline|polling|path-selector VALUE", makeTune, false, ""},
 	// This host.
-	"kill":      {"", makeKill, true},
-	"reconnect": {"CLIENT", makeReconnect, false},
+	"kill":      {"", makeKill, true, ""},
+	"reconnect": {"CLIENT", makeReconnect, false, ""},
 }
 
 func makeCut(a *args) func(r *run) func() {
-	p := a.path()
+	p, one := a.path(), a.option("one")
 	return func(r *run) func() {
-		for _, l := range slices.Clone(r.path(p).links) {
-			if !l.closed && !l.killed {
-				l.reset()
-			}
+		live := slices.DeleteFunc(slices.Clone(r.path(p).links), func(l *link) bool { return l.closed || l.killed })
+		if one && len(live) > 1 {
+			live = live[r.w.dice.IntN(len(live)):][:1]
+		}
+		for _, l := range live {
+			l.reset()
 		}
 		return nil
 	}
@@ -233,123 +236,51 @@ func makeDown(a *args) func(r *run) func() {
 }
 
 func makeHold(a *args) func(r *run) func() {
-	m := target.Match{Kind: choice(a, kinds), Count: a.num(10, 1, 1000)}
+	m := a.match()
 	late := a.option("late")
+	if late && m.Kind == serve.Admin {
+		a.fail(fmt.Errorf("no admin command is executed late"))
+	}
 	a.late(a.step.For)
 	return func(r *run) func() {
-		var h *target.Held
+		var h *serve.Held
 		on := r.array.m
-		r.array.do(func(m2 *target.Machine) { h, _ = m2.Hold(m, late, nil) })
+		r.array.do(func(f front) { h, _ = f.Hold(m, late, nil) })
 		return func() {
 			if r.array.m == on {
-				r.array.do(func(*target.Machine) { h.Release() })
+				r.array.do(func(front) { h.Release() })
 			}
 		}
 	}
 }
 
 func makeSlow(a *args) func(r *run) func() {
-	m := target.Match{Kind: choice(a, kinds), Count: a.num(10, 1, 1000)}
+	m := a.match()
 	d := a.span(maxTime)
 	a.late(d)
-	return rule(func(x *target.Machine) error { return x.Delay(m, d) })
+	return rule(func(f front) { _ = f.Delay(m, d) })
 }
 
-func rule(f func(m *target.Machine) error) func(r *run) func() {
+// match reads which commands a fault meets.
+func (a *args) match() serve.Match {
+	m := serve.Match{Kind: choice(a, kinds), Count: a.num(10, 1, 1000)}
+	if m.Kind == serve.Admin && a.setup.Transport != overNVMe {
+		a.fail(fmt.Errorf("transport %s has no admin commands", a.setup.Transport))
+	}
+	return m
+}
+
+func rule(f func(m front)) func(r *run) func() {
 	return func(r *run) func() {
-		r.array.do(func(m *target.Machine) { _ = f(m) })
+		r.array.do(f)
 		return nil
 	}
 }
 
 func makeMute(a *args) func(r *run) func() {
-	m := target.Match{Kind: choice(a, kinds), Count: a.num(10, 1, 1000)}
-	return rule(func(x *target.Machine) error { return x.DropAnswer(m) })
-}
-
-func makeBusy(a *args) func(r *run) func() {
-	m, st := target.Match{Count: a.num(10, 1, 1000)}, byte(scsi.StatusBusy)
-	if a.option("full") {
-		st = scsi.StatusTaskSetFull
+	m := a.match()
+	if m.Kind == serve.Admin {
+		a.fail(fmt.Errorf("an event that nobody is told is none: admin commands are answered"))
 	}
-	return func(r *run) func() {
-		r.oracle.refuses(a.setup.CmdTimeout)
-		r.array.do(func(x *target.Machine) { _ = x.Answer(m, st, scsi.Sense{}) })
-		return nil
-	}
-}
-
-func makeSense(a *args) func(r *run) func() {
-	s := scsi.Sense{Key: byte(a.num(16, 0, 15)), ASC: byte(a.num(16, 0, 255)), ASCQ: byte(a.num(16, 0, 255))}
-	n := a.num(16, 1, 1000)
-	return answers(n, scsi.StatusCheckCondition, s)
-}
-
-func makeStatus(a *args) func(r *run) func() {
-	return answers2(byte(a.num(16, 1, 255)), a)
-}
-
-func answers2(st byte, a *args) func(r *run) func() {
-	return answers(a.num(16, 1, 1000), st, scsi.Sense{})
-}
-
-// answers makes the target refuse n commands; that may be what a client is told.
-func answers(n int, st byte, s scsi.Sense) func(r *run) func() {
-	return func(r *run) func() {
-		r.oracle.mayFail(errorTime)
-		r.array.do(func(m *target.Machine) { _ = m.Answer(target.Match{Kind: target.Any, Count: n}, st, s) })
-		m := r.array.m
-		r.w.after(errorTime, func() {
-			if m != nil && m == r.array.m {
-				r.array.do((*target.Machine).ClearFaults)
-			}
-		})
-		return nil
-	}
-}
-
-// errorTime is how long a target goes on answering with an error of the script's.
-const errorTime = 2 * time.Second
-
-func makeALUA(a *args) func(r *run) func() {
-	g, st := uint16(a.num(10, 1, 255)), choice(a, states)
-	return func(r *run) func() {
-		r.array.do(func(m *target.Machine) { m.SetALUA(g, st) })
-		return func() { r.array.do(func(m *target.Machine) { m.SetALUA(g, scsi.Optimized) }) }
-	}
-}
-
-func makeAttention(a *args) func(r *run) func() {
-	p := a.path()
-	s := scsi.Sense{Key: scsi.KeyUnitAttention, ASC: byte(a.num(16, 0, 255)), ASCQ: byte(a.num(16, 0, 255))}
-	if s.ASC == 0x29 && s.ASCQ == 0x01 {
-		a.fail(fmt.Errorf("29 01 says that power was lost: die lose"))
-	}
-	return rule(func(m *target.Machine) error { m.Attention(p, lunNumber, s); return nil })
-}
-
-func makeRedirect(a *args) func(r *run) func() {
-	p, to := a.path(), a.path()
-	return func(r *run) func() {
-		r.array.do(func(m *target.Machine) { _ = m.Redirect(p, r.path(to).address, false) })
-		return func() { r.array.do(func(m *target.Machine) { _ = m.Redirect(p, "", false) }) }
-	}
-}
-
-func makeRefuse(a *args) func(r *run) func() {
-	p, class, detail := a.path(), byte(a.num(10, 2, 3)), byte(a.num(10, 0, 12))
-	return func(r *run) func() {
-		r.array.do(func(m *target.Machine) { _ = m.RefuseLogins(p, class, detail) })
-		return func() { r.array.do(func(m *target.Machine) { _ = m.RefuseLogins(p, 0, 0) }) }
-	}
-}
-
-func makeLogout(a *args) func(r *run) func() {
-	p := a.path()
-	return rule(func(m *target.Machine) error { m.Async(p, pdu.AsyncLogout, 1); return nil })
-}
-
-func makePing(a *args) func(r *run) func() {
-	p := a.path()
-	return rule(func(m *target.Machine) error { m.Ping(p); return nil })
+	return rule(func(f front) { _ = f.DropAnswer(m) })
 }

@@ -2,9 +2,6 @@ package sim
 
 import (
 	"fmt"
-
-	"github.com/csi-mpath/csi-mpath/pkg/scsi"
-	"github.com/csi-mpath/csi-mpath/pkg/target"
 )
 
 // The verbs that change the volume, its target as a whole, or this host.
@@ -17,27 +14,10 @@ func makeGrow(a *args) func(r *run) func() {
 			return nil
 		}
 		r.array.size = size
-		r.array.do(func(m *target.Machine) {
-			_ = m.Resize(lunNumber, size)
-			for _, p := range r.array.paths { // those that were told something of their own before
-				if d, err := m.DeviceAt(p.index, lunNumber); err == nil && !p.foreign && d.Size != size {
-					d.Size = size
-					_ = m.SetDevice(p.index, lunNumber, d)
-				}
-			}
-		})
+		r.array.do(func(m front) { m.grow(size, func(p int) bool { return r.path(p).foreign }) })
 		return nil
 	}
 }
-
-// other is the volume that takes our number.
-func (r *run) other() target.Device {
-	return target.Device{Identity: scsi.Identity{NAA: "6000000000000000000000000000000b", Serial: "OTHER"},
-		BlockSize: uint32(r.Setup.BlockSize), Size: r.array.size, MaxTransfer: uint32(r.Setup.MaxTransfer)}
-}
-
-// reused is what a target says of a number that means another volume now.
-var reused = scsi.Sense{Key: scsi.KeyUnitAttention, ASC: 0x3F, ASCQ: 0x0E}
 
 func makeSwap(a *args) func(r *run) func() {
 	p := a.path()
@@ -46,19 +26,13 @@ func makeSwap(a *args) func(r *run) func() {
 		if m == nil || r.path(p).foreign {
 			return nil
 		}
-		ours, err := m.DeviceAt(p, lunNumber)
+		r.path(p).foreign = true
+		back, err := m.swap(p, r.array.size)
+		r.array.settle()
 		if err != nil {
+			r.oracle.report("swap: %v", err)
 			return nil
 		}
-		set := func(foreign bool, d target.Device) {
-			r.path(p).foreign = foreign
-			if err := m.SetDevice(p, lunNumber, d); err != nil {
-				r.oracle.report("swap: %v", err)
-			}
-			m.Attention(p, lunNumber, reused)
-			r.array.settle()
-		}
-		set(true, r.other())
 		return func() {
 			if r.array.m != m {
 				return
@@ -66,8 +40,11 @@ func makeSwap(a *args) func(r *run) func() {
 			for _, l := range r.path(p).links {
 				l.spy.armed, l.spy.heard = false, false
 			}
-			ours.Size = r.array.size
-			set(false, ours)
+			r.path(p).foreign = false
+			if err := back(r.array.size); err != nil {
+				r.oracle.report("swap: %v", err)
+			}
+			r.array.settle()
 		}
 	}
 }
