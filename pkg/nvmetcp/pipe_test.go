@@ -20,6 +20,7 @@ type pipe struct {
 	buf   []byte
 	err   error // what follows buf
 	full  int   // SendV takes no more than so much in buf; 0 no bound
+	mute  bool  // what is written vanishes, as behind a pulled cable
 }
 
 func newPipe() *pipe {
@@ -35,6 +36,13 @@ func (p *pipe) end(err error) {
 		p.err = err
 	}
 	p.moved.Broadcast()
+}
+
+// unplug makes what is written vanish.
+func (p *pipe) unplug() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mute = true
 }
 
 // untilOver waits until nothing more can come.
@@ -103,7 +111,9 @@ func (e *end) SendV(iov []unix.Iovec) (int, error) {
 		if e.tx.full > 0 {
 			b = b[:min(len(b), max(0, e.tx.full-len(e.tx.buf)))]
 		}
-		e.tx.buf = append(e.tx.buf, b...)
+		if !e.tx.mute {
+			e.tx.buf = append(e.tx.buf, b...)
+		}
 		if n += len(b); len(b) < int(v.Len) {
 			break
 		}

@@ -47,6 +47,7 @@ type scripted struct {
 	conns    []*scriptedQueue
 	commands []nvme.Command // admin commands, but for Fabrics
 	terms    []pdu.TermReq
+	joined   []nvme.ConnectData
 	config   uint32 // CC
 	fatal    bool   // CSTS.CFS
 	changed  []uint32
@@ -268,6 +269,7 @@ func (q *scriptedQueue) join(c *nvme.Command, data []byte) {
 	if err := d.Decode(data); err != nil || st != nvme.Success {
 		q.s.t.Errorf("Connect: %v, %v", st, err)
 	}
+	q.s.joined = append(q.s.joined, d)
 	if q.id, q.size, q.conn = h.QueueID, int(h.SQSize)+1, h; q.s.connect != nil {
 		st = q.s.connect(q, h, &d)
 	}
@@ -318,7 +320,9 @@ func (q *scriptedQueue) administer(c *nvme.Command, data []byte) {
 	case nvme.AdminGetFeatures:
 		q.complete(c, 1, nvme.Success)
 	case nvme.AdminAsyncEvent:
-		q.aers = append(q.aers, c.CID)
+		if q.aers = append(q.aers, c.CID); len(q.aers) > int(s.id.AsyncEvents)+1 {
+			s.t.Errorf("%d Async Event Requests are out, AERL is %d", len(q.aers), s.id.AsyncEvents)
+		}
 	case nvme.AdminKeepAlive:
 		q.complete(c, 0, nvme.Success)
 	case nvme.AdminAbort:
