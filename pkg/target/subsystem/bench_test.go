@@ -1,10 +1,13 @@
 package subsystem
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
+	"github.com/csi-mpath/csi-mpath/pkg/nvme"
 	"github.com/csi-mpath/csi-mpath/pkg/target"
+	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
 )
 
 // slow is a store that is no memory.
@@ -59,4 +62,37 @@ func (r *rig) first(lba int) byte {
 func (r *rig) pass(d time.Duration) {
 	r.now = r.now.Add(d)
 	r.Tick(r.now)
+}
+
+// BenchmarkMachine is the target's own cost per command, 32 in a batch.
+func BenchmarkMachine(b *testing.B) {
+	for _, k := range []struct {
+		name   string
+		blocks uint32
+		write  bool
+	}{{"4k read", 8, false}, {"4k write", 8, true}, {"64k read", 128, false}} {
+		b.Run(k.name, func(b *testing.B) { benchMachine(b, k.blocks, k.write) })
+	}
+}
+
+func benchMachine(b *testing.B, blocks uint32, write bool) {
+	c := newRig(&testing.T{}, nil).host(1, 1).io
+	n := blocks * 512
+	cmd, data := withSGL(nvme.Read(1, 0, blocks, 0), n), []byte(nil)
+	if write {
+		cmd, data = nvme.Write(1, 0, blocks, 0), pattern(1, int(n))
+		cmd.SGL = nvme.InCapsule(n)
+	}
+	batch := bytes.Repeat(c.capsule(cmd, data), 32)
+	var out serve.Batch
+	b.SetBytes(int64(n))
+	b.ReportAllocs()
+	for done := 0; done < b.N; done += 32 {
+		c.c.Input(epoch, batch)
+		for c.c.Take(&out) {
+			out.Vectors()
+			out.Reset()
+		}
+		c.r.Dirty()
+	}
 }
