@@ -39,13 +39,17 @@ func (q *queue) exec(ctx context.Context, e nvme.Command, gated *wire.Gate, in, 
 	q.link.Kick()
 	select {
 	case <-r.Done:
-		return r.answer, copy(in, r.Cmd.Buf[:min(int(r.Cmd.Moved), len(r.Cmd.Buf))]), q.c.cfg.wrap(r.Err)
 	case <-q.c.done:
-		return r.answer, 0, q.c.endErr()
+		select {
+		case <-r.Done: // answered in front of the end: a refusal that says why
+		default:
+			return r.answer, 0, q.c.endErr()
+		}
 	case <-ctx.Done():
 		r.Fate.Store(wire.FateAbandoned)
 		return r.answer, 0, q.c.cfg.wrap(context.Cause(ctx))
 	}
+	return r.answer, copy(in, r.Cmd.Buf[:min(int(r.Cmd.Moved), len(r.Cmd.Buf))]), q.c.cfg.wrap(r.Err)
 }
 
 // endErr is the error of a call cut short by the end of the controller.
