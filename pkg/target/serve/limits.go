@@ -34,7 +34,7 @@ const (
 	MaxPortals   = 256
 	maxConns     = 2048
 	maxTargets   = 1024 // of a Hub
-	maxGreetings = 256  // connections of a Door that have not said yet for whom they are
+	maxGreetings = 1024 // connections of a Door that have not said yet for whom they are
 	maxRules     = 1024
 	maxLate      = 4096
 

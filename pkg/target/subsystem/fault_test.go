@@ -155,6 +155,9 @@ func TestCompareFindsADifference(t *testing.T) {
 	h.io.good(h.io.write1(0, pattern(1, 4096)))
 	h.io.good(h.io.start(nvme.Compare(1, 0, 8), pattern(1, 4096)))
 	h.io.bad(h.io.start(nvme.Compare(1, 0, 8), pattern(2, 4096)), nvme.CompareFailure.Final())
+	verify := nvme.Read(1, 0, 8, 0)
+	verify.Opcode = nvme.OpVerify
+	h.io.good(h.io.start(verify, nil))
 }
 
 // Long: a table.

@@ -330,17 +330,12 @@ func (t *task) doCompare() {
 		t.answer(bad)
 		return
 	}
+	var want func(at, n uint64) []byte // nil only reads
+	if t.cmd.Opcode == nvme.OpCompare {
+		want = func(at, n uint64) []byte { return t.data[at : at+n] }
+	}
 	t.run(func(t *task) nvme.Status {
-		var want []byte
-		if t.cmd.Opcode == nvme.OpCompare {
-			want = t.data[:t.n]
-		}
-		_, same, err := target.CompareStore(t.ns.Store, t.off, t.n, func(at, n uint64) []byte {
-			if want == nil {
-				return nil
-			}
-			return want[at : at+n]
-		})
+		_, same, err := target.CompareStore(t.ns.Store, t.off, t.n, want)
 		switch {
 		case err != nil:
 			return nvme.ReadError.Final()
