@@ -150,14 +150,6 @@ func (r *rig) r2t(tag uint32, ttag uint16, off, n uint32) []byte {
 	return b[:p.Put(b, r.q.recv)]
 }
 
-func read(off, n int) *blk.Command {
-	return &blk.Command{Op: blk.Read, Off: uint64(off), Len: uint32(n), Buf: make([]byte, n)}
-}
-
-func write(off, n int) *blk.Command {
-	return &blk.Command{Op: blk.Write, Off: uint64(off), Len: uint32(n), Buf: pattern(n, byte(off>>9))}
-}
-
 // layouts are what connections may agree on.
 func layouts() map[string]pdu.Layout {
 	return map[string]pdu.Layout{"plain": {}, "digests": {HeaderDigest: true, DataDigest: true}, "data digest, aligned": {DataDigest: true, Align: 31}}
@@ -167,7 +159,7 @@ func TestAStreamCutAtEveryByteEndsTheSame(t *testing.T) {
 	for name, l := range layouts() {
 		script := func(cut int) (got []byte) {
 			r := newRig(t, l)
-			a, b, w := read(0, 3000/512*512), read(8192, 512), write(0, 8192)
+			a, b, w := newRead(0, 3000/512*512), newRead(8192, 512), newWrite(0, pattern(8192, 7))
 			b.Vec, b.Buf = [][]byte{b.Buf[:100], b.Buf[100:]}, nil
 			r.submit(a, b, w)
 			r.take()
@@ -240,7 +232,7 @@ func TestWhatTheControllerMustNotSendEndsTheController(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, pdu.Layout{})
-			rd, wr := read(0, 4096), write(0, 64<<10)
+			rd, wr := newRead(0, 4096), newWrite(0, pattern(64<<10, 7))
 			r.submit(rd, wr)
 			r.take()
 			if err := r.feed(f(r, rd, wr), 1<<20); !errors.Is(err, ErrViolation) {
@@ -262,7 +254,7 @@ func TestATagIsNotUsedAgainBeforeItsAnswer(t *testing.T) {
 	r := newRig(t, pdu.Layout{})
 	open := map[uint32]*blk.Command{}
 	for range 2000 {
-		for c := read(0, 512); r.n.Submit(c, 0); c = read(0, 512) {
+		for c := newRead(0, 512); r.n.Submit(c, 0); c = newRead(0, 512) {
 			if id := c.Tag; open[id] != nil || id == 0 || id >= 0xFFFF {
 				t.Fatalf("CID %#x", id)
 			}
@@ -282,7 +274,7 @@ func TestATagIsNotUsedAgainBeforeItsAnswer(t *testing.T) {
 
 func TestAWrongDataDigestFailsTheCommandAlone(t *testing.T) {
 	r := newRig(t, pdu.Layout{DataDigest: true})
-	a, b := read(0, 512), read(512, 512)
+	a, b := newRead(0, 512), newRead(512, 512)
 	r.submit(a, b)
 	r.take()
 	bad := r.c2h(pdu.Data{CID: uint16(a.Tag), Last: true, Success: true}, make([]byte, 512))
@@ -295,11 +287,11 @@ func TestAWrongDataDigestFailsTheCommandAlone(t *testing.T) {
 
 func TestNothingIsSentAfterEvidenceAgainstTheIdentity(t *testing.T) {
 	r := newRig(t, pdu.Layout{})
-	a, w := read(0, 512), write(0, 64<<10)
+	a, w := newRead(0, 512), newWrite(0, pattern(64<<10, 7))
 	r.submit(a, w)
 	r.take()
 	r.mustFeed(append(r.r2t(w.Tag, 1, 0, 64<<10), r.response(a.Tag, nvme.InvalidNamespace)...))
-	late := read(512, 512)
+	late := newRead(512, 512)
 	r.submit(late)
 	if out := r.take(); len(out) != 0 || r.sink.evidence&blk.IdentityChanged == 0 {
 		t.Fatalf("%d PDUs sent, evidence %v", len(out), r.sink.evidence)
@@ -315,7 +307,7 @@ func TestASteadyStateAllocatesNothing(t *testing.T) {
 	for name, l := range layouts() {
 		r := newRig(t, l)
 		r.sink.done = make([]*blk.Command, 0, 64)
-		rd, wr, big := read(0, 4096), write(0, 4096), write(8192, 64<<10)
+		rd, wr, big := newRead(0, 4096), newWrite(0, pattern(4096, 7)), newWrite(8192, pattern(64<<10, 7))
 		var stream []byte
 		round := func() {
 			r.sink.done = r.sink.done[:0]
@@ -383,7 +375,7 @@ func putResponse(q *queue, b []byte, c *blk.Command) int {
 
 func FuzzQueue(f *testing.F) {
 	r := newRig(f, pdu.Layout{})
-	a, w := read(0, 4096), write(0, 64<<10)
+	a, w := newRead(0, 4096), newWrite(0, pattern(64<<10, 7))
 	r.submit(a, w)
 	for _, b := range [][]byte{r.c2h(pdu.Data{CID: uint16(a.Tag), Last: true, Success: true}, make([]byte, 4096)),
 		r.r2t(w.Tag, 1, 0, 64<<10), r.response(w.Tag, nvme.ANAInaccessible), r.response(a.Tag, nvme.Success)} {
@@ -395,7 +387,7 @@ func FuzzQueue(f *testing.F) {
 		var outcome [2]string
 		for i, n := range []int{len(b), int(cut) + 1} {
 			r := newRig(t, l)
-			cmds := []*blk.Command{read(0, 4096), write(0, 64<<10), {Op: blk.Trim, Len: 512}, read(0, 512)}
+			cmds := []*blk.Command{newRead(0, 4096), newWrite(0, pattern(64<<10, 7)), {Op: blk.Trim, Len: 512}, newRead(0, 512)}
 			r.submit(cmds...)
 			r.take()
 			err := r.feed(b, max(n, 1))

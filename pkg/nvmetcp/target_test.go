@@ -42,7 +42,7 @@ func dialed(t testing.TB, cfg Config) (*Controller, *Namespace, *patient) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Abort(errScript); <-c.Done() })
+	t.Cleanup(func() { c.Abort(ErrClosed); <-c.Done() })
 	p := newPatient()
 	n := c.Namespace(1, 128, p)
 	id, err := c.Identify(ctx, 1)
@@ -185,7 +185,7 @@ func TestEveryCommandComesBackOnceWhenTheControllerDiesUnderLoad(t *testing.T) {
 			})
 		}
 		<-time.After(time.Duration(round) * time.Millisecond)
-		c.Abort(errScript)
+		c.Abort(ErrClosed)
 		wg.Wait()
 		<-c.Done()
 		for _, n := range w.out {
