@@ -14,8 +14,8 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/target/subsystem"
 )
 
-// served is the embedded target on loopback, and the settings of its host.
-func served(t testing.TB, cfg subsystem.Config) Config {
+// onLoopback is the embedded target on loopback, and the settings of its host.
+func onLoopback(t testing.TB, cfg subsystem.Config) Config {
 	t.Helper()
 	cfg.Name = someSubsystem
 	if cfg.Namespaces == nil {
@@ -69,7 +69,7 @@ func TestTheEmbeddedTargetIsWrittenAndRead(t *testing.T) {
 		"auth":       {subsystem.Config{Auth: both}, func(c *Config) { c.Auth = both }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := served(t, c.target)
+			cfg := onLoopback(t, c.target)
 			c.set(&cfg)
 			ctl, n, p := dialed(t, cfg)
 			want := pattern(1<<20, 3)
@@ -99,7 +99,7 @@ func TestTheWrongSecretIsAnAuthenticationError(t *testing.T) {
 	cred := func(b byte) auth.Credentials {
 		return auth.Credentials{Secret: auth.FormatSecret(auth.SHA256, bytes.Repeat([]byte{b}, 32)), Groups: auth.GroupSet(auth.Null)}
 	}
-	cfg := served(t, subsystem.Config{Auth: cred(1)})
+	cfg := onLoopback(t, subsystem.Config{Auth: cred(1)})
 	for _, c := range []auth.Credentials{cred(2), {}} {
 		cfg.Auth = c
 		if _, err := Dial(t.Context(), cfg); !errors.Is(err, ErrAuth) {
@@ -109,11 +109,11 @@ func TestTheWrongSecretIsAnAuthenticationError(t *testing.T) {
 }
 
 func TestRefusalsOfConnectAreTold(t *testing.T) {
-	cfg := served(t, subsystem.Config{Hosts: []string{"nqn.2025-01.io.test:other"}})
+	cfg := onLoopback(t, subsystem.Config{Hosts: []string{"nqn.2025-01.io.test:other"}})
 	if _, err := Dial(t.Context(), cfg); !errors.Is(err, ErrForbidden) {
 		t.Errorf("%v", err)
 	}
-	cfg = served(t, subsystem.Config{})
+	cfg = onLoopback(t, subsystem.Config{})
 	cfg.Subsystem = "nqn.2025-01.io.test:unknown"
 	if _, err := Dial(t.Context(), cfg); !errors.Is(err, ErrNotFound) {
 		t.Errorf("%v", err)
@@ -121,7 +121,7 @@ func TestRefusalsOfConnectAreTold(t *testing.T) {
 }
 
 func TestANamespaceThatIsNotThereIsNamed(t *testing.T) {
-	c, _, _ := dialed(t, served(t, subsystem.Config{}))
+	c, _, _ := dialed(t, onLoopback(t, subsystem.Config{}))
 	if _, err := c.Identify(t.Context(), 9); !errors.Is(err, ErrNoNamespace) {
 		t.Errorf("%v", err)
 	}
@@ -153,7 +153,7 @@ func (w *tally) Lost(first *blk.Command, _ error) {
 }
 
 func TestEveryCommandComesBackOnceWhenTheControllerDiesUnderLoad(t *testing.T) {
-	cfg := served(t, subsystem.Config{})
+	cfg := onLoopback(t, subsystem.Config{})
 	for round := range 10 {
 		c, err := Dial(t.Context(), cfg)
 		if err != nil {
