@@ -80,12 +80,13 @@ func (m *Machine) newController() *controller {
 	return x
 }
 
-// each calls f for each queue, those that are kept for late tasks too.
+// each calls f for each queue, those that are kept for late tasks too. Ending the
+// last task of one of these takes it out.
 func (x *controller) each(f func(q *queue)) {
 	for _, q := range x.queues {
 		f(q)
 	}
-	for _, q := range x.ghosts {
+	for _, q := range slices.Clone(x.ghosts) {
 		f(q)
 	}
 }

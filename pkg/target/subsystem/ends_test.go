@@ -3,6 +3,7 @@ package subsystem
 import (
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/nvme"
 	"github.com/csi-mpath/csi-mpath/pkg/nvmetcp/auth"
@@ -143,5 +144,28 @@ func TestWhatHasEndedHasNoEffectAfterwards(t *testing.T) {
 		if e.Buffers.Held() != 0 || e.Jobs() != 0 || e.Late() != 0 || len(e.controllers) != 0 {
 			t.Fatalf("seed %d: %d bytes, %d jobs, %d late tasks, %d controllers are left", seed, e.Buffers.Held(), e.Jobs(), e.Late(), len(e.controllers))
 		}
+	}
+}
+
+// I3: the late writes of several queues end with their controller.
+func TestKeepAliveEndsTheLateWritesOfAllQueues(t *testing.T) {
+	r := newRig(t, nil)
+	h := r.adminOnly(1, 1, nvme.ConnectCommand{KeepAlive: 5000}, connectData(1))
+	all := []*client{h.queue(1, 1, plain, 0), h.queue(1, 2, plain, 0), h.queue(1, 3, plain, 0)}
+	held, _ := r.Hold(serve.Match{Kind: serve.Writes}, true, nil)
+	for i, c := range all {
+		c.write1(uint64(i), pattern(1, 512))
+	}
+	h.admin.c.Gone()
+	for _, c := range all {
+		c.c.Gone()
+	}
+	if r.Late() != len(all) {
+		t.Fatalf("%d late", r.Late())
+	}
+	r.pass(6 * time.Second)
+	held.Release()
+	if r.first(0) != 0 || r.Late() != 0 || len(r.controllers) != 0 || r.Buffers.Held() != 0 {
+		t.Errorf("block begins with %d; %d late, %d controllers, %d bytes", r.first(0), r.Late(), len(r.controllers), r.Buffers.Held())
 	}
 }
