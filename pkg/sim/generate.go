@@ -166,6 +166,7 @@ func (g *generator) limits() {
 func (g *generator) queues() {
 	s := &g.s.Setup
 	s.Queues, s.HostQueues = pickOf(g, 1, 2, 8, 8), pickOf(g, 0, 1, 2, 4)
+	s.TargetDepth++ // entries: one of them stays empty
 	s.Align = pickOf(g, 0, 0, 1, 31)
 	s.Digests, s.NoSuccess, s.NoTBKAS = g.IntN(3) == 0, g.IntN(3) == 0, g.IntN(3) == 0
 	if g.IntN(3) == 0 {

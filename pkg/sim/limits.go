@@ -10,6 +10,8 @@ const (
 
 	subsystemName = "nqn.2026-01.sim:array"
 	hostNQN       = "nqn.2026-01.sim:host"
+	// keptBack is what a host keeps of an I/O queue for commands of its own.
+	keptBack = 4
 	// keepAliveStep is what targets count keep alive in; minKeepAlive the least one.
 	keepAliveStep = 100 * time.Millisecond
 	minKeepAlive  = 500 * time.Millisecond

@@ -50,8 +50,12 @@ func protocolNVMe(set *Setup) (device.Protocol, error) {
 		HeaderDigest: set.Digests, DataDigest: set.Digests}, nil
 }
 
-// windowNVMe: a queue of n entries holds one command less.
-func windowNVMe(set *Setup) int { return min(set.Depth, set.TargetDepth-1) }
+// windowNVMe: a queue of n entries holds one command less, and the host keeps up
+// to keptBack of those, half of them at most, for what is no request's.
+func windowNVMe(set *Setup) int {
+	most := min(set.Depth+keptBack, set.TargetDepth-1)
+	return min(set.Depth, most-min(keptBack, most/2))
+}
 
 func (f *nvmeFront) jobs(run func(job func() error, done func(error))) { f.Run = run }
 

@@ -247,9 +247,14 @@ func (o *oracle) judgeError(p *op, st blk.Status) {
 
 // explained reports whether the script says why p ended with an error.
 func (o *oracle) explained(p *op, st blk.Status) bool {
-	return st == blk.IOError && (time.Now().Before(o.errorsTo) ||
-		o.refused > 0 && time.Since(p.started) > o.refused || // retries are bounded
-		o.noPath >= 0 && time.Since(o.usable) >= o.noPath)
+	switch {
+	case time.Now().Before(o.errorsTo) && st != blk.Cancelled && st != blk.Shutdown:
+		return true // whatever the script has the target say
+	case st != blk.IOError:
+		return false
+	}
+	return o.refused > 0 && time.Since(p.started) > o.refused || // retries are bounded
+		o.noPath >= 0 && time.Since(o.usable) >= o.noPath
 }
 
 // crashed judges what a power loss left; content is a block's now.

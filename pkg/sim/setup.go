@@ -151,7 +151,7 @@ func (s *Setup) check() error {
 		return fmt.Errorf("transport %q is none of %q", s.Transport, Transports())
 	case s.Queues < 1 || s.Queues > 64 || s.HostQueues < 0 || s.HostQueues > 64 || s.Align < 0 || s.Align > 31 || s.Quiesce < 0 || s.Quiesce > s.Fence:
 		return fmt.Errorf("queues, alignment or quiesce time are out of range")
-	case s.Transport == overNVMe && (s.keepAlive() < minKeepAlive || s.TargetDepth < 2):
+	case s.Transport == overNVMe && (s.keepAlive() < minKeepAlive || s.TargetDepth < 3):
 		return fmt.Errorf("a fence of %v or a depth of %d is too little for NVMe", s.Fence, s.TargetDepth)
 	case s.Streams < 0 || s.Streams > 100:
 		return fmt.Errorf("streams %d is not in 0..100", s.Streams)

@@ -15,7 +15,7 @@ var (
 	asWorker  = flag.Bool("sim.worker", false, "play scripts for another process")
 	fromSeed  = flag.Uint64("sim.seed", 1, "first seed of -sim.count")
 	seeds     = flag.Int("sim.count", 0, "play so many seeds in processes of their own")
-	over      = flag.String("sim.transport", "iscsi", "of all seeds; empty draws it")
+	over      = flag.String("sim.transport", "", "of all seeds; empty draws it")
 	oneFile   = flag.String("sim.script", "", "play the script in this file")
 	times     = flag.Int("sim.times", 1, "how often to play the script")
 	workers   = flag.Int("sim.workers", runtime.NumCPU(), "processes")
@@ -42,7 +42,7 @@ func TestFixedSeedsBreakNoRule(t *testing.T) {
 	const first, count = 1000, 16
 	var sum Stats
 	for seed := uint64(first); seed < first+count; seed++ {
-		rep := playOne(t, Generate(seed, "iscsi"), nil)
+		rep := playOne(t, Generate(seed, ""), nil)
 		sum.add(rep.Stats)
 		for _, b := range rep.Broken {
 			t.Errorf("seed %d: %s", seed, b)
