@@ -2,6 +2,7 @@ package subsystem
 
 import (
 	"net"
+	"net/netip"
 
 	"github.com/csi-mpath/csi-mpath/pkg/nvme"
 )
@@ -28,7 +29,7 @@ func (p *portal) record(subsystem string) (r nvme.Record, ok bool) {
 	r = nvme.Record{Transport: nvme.TransportTCP, Family: nvme.FamilyIPv4, Subtype: nvme.SubtypeNVM,
 		Requirements: nvme.SecureNotRequired, PortID: p.TPGT, ControllerID: nvme.AnyController, AdminQueue: adminDepth,
 		Service: port, Subsystem: subsystem, Address: host}
-	if ip := net.ParseIP(host); ip != nil && ip.To4() == nil {
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Is6() { // a scope does not matter
 		r.Family = nvme.FamilyIPv6
 	}
 	return r, true
