@@ -34,7 +34,8 @@ type Config struct {
 	// something is outstanding ends the controller; a Keep Alive goes out at
 	// half of it.
 	PathTimeout time.Duration
-	// CommandTimeout: a command unanswered for so long ends the controller.
+	// CommandTimeout: an I/O command unanswered for so long is aborted; if it stays
+	// unanswered, or if it is an admin command, the controller ends.
 	CommandTimeout time.Duration
 	// KeepAlive is KATO, the keep alive timeout asked for; whole milliseconds.
 	KeepAlive time.Duration

@@ -34,6 +34,8 @@ type Controller struct {
 	events     atomic.Uint32
 	wakeKeeper chan struct{} // capacity 1
 
+	aborts atomic.Int32 // Abort commands that are out; readers and the admin queue's sender
+
 	cause atomic.Pointer[ControllerError] // first cause of the end
 	done  chan struct{}
 

@@ -168,7 +168,7 @@ func (c *Controller) config() nvme.ControllerConfig {
 // identify reads what the controller is, and what of it binds the host.
 func (c *Controller) identify(ctx context.Context, kato time.Duration) error {
 	b := make([]byte, nvme.IdentifyLen)
-	if _, err := c.do(ctx, "identify controller", nvme.Identify(nvme.CNSController, 0), b, nil); err != nil {
+	if _, err := c.do(ctx, "identify controller", nvme.Identify(nvme.CNSController, 0), b); err != nil {
 		return err
 	}
 	id, err := nvme.ParseController(b)
@@ -195,7 +195,7 @@ func (c *Controller) bringQueues(ctx context.Context) error {
 	if c.id.Kind == nvme.ControllerDiscovery {
 		return fmt.Errorf("%w: this is a discovery controller", ErrNotFound)
 	}
-	v, err := c.do(ctx, "set the number of queues", nvme.SetFeature(0, nvme.FeatureQueues, nvme.Queues(c.cfg.Queues)), nil, nil)
+	v, err := c.do(ctx, "set the number of queues", nvme.SetFeature(0, nvme.FeatureQueues, nvme.Queues(c.cfg.Queues)), nil)
 	if err != nil {
 		return err
 	}

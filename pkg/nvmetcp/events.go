@@ -20,7 +20,7 @@ func (c *Controller) watchEvents() {
 	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.LoginTimeout)
 	defer cancel()
 	if want := c.id.Events & (nvme.AsyncNamespace | nvme.AsyncANA); want != 0 {
-		if _, err := c.do(ctx, "configure events", nvme.SetFeature(0, nvme.FeatureAsyncConfig, want), nil, nil); err != nil {
+		if _, err := c.do(ctx, "configure events", nvme.SetFeature(0, nvme.FeatureAsyncConfig, want), nil); err != nil {
 			return // it has none then: states and sizes are read every so often anyway
 		}
 	}

@@ -61,8 +61,8 @@ func (c *Controller) endErr() error {
 }
 
 // do is exec on the admin queue, for commands that must succeed and fill in.
-func (c *Controller) do(ctx context.Context, what string, e nvme.Command, in, out []byte) (uint64, error) {
-	a, n, err := c.admin.exec(ctx, e, nil, in, out)
+func (c *Controller) do(ctx context.Context, what string, e nvme.Command, in []byte) (uint64, error) {
+	a, n, err := c.admin.exec(ctx, e, nil, in, nil)
 	switch {
 	case err != nil:
 		return 0, err
@@ -77,17 +77,17 @@ func (c *Controller) do(ctx context.Context, what string, e nvme.Command, in, ou
 // getLog fills b with a log page, or with a part of it.
 func (c *Controller) getLog(ctx context.Context, r nvme.LogRequest, b []byte) error {
 	r.Len = uint32(len(b))
-	_, err := c.do(ctx, fmt.Sprintf("read log page %02Xh", r.Page), r.Command(), b, nil)
+	_, err := c.do(ctx, fmt.Sprintf("read log page %02Xh", r.Page), r.Command(), b)
 	return err
 }
 
 func (c *Controller) getProperty(ctx context.Context, what string, off uint32) (uint64, error) {
-	return c.do(ctx, "read "+what, nvme.GetProperty(off), nil, nil)
+	return c.do(ctx, "read "+what, nvme.GetProperty(off), nil)
 }
 
 // setConfig writes CC, and waits until CSTS is as wanted.
 func (c *Controller) setConfig(ctx context.Context, cc nvme.ControllerConfig, limit time.Duration, wanted func(nvme.ControllerState) bool) error {
-	if _, err := c.do(ctx, "set CC", nvme.SetProperty(nvme.RegCC, uint64(cc.Value())), nil, nil); err != nil {
+	if _, err := c.do(ctx, "set CC", nvme.SetProperty(nvme.RegCC, uint64(cc.Value())), nil); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the controller did not get there within %v", limit))

@@ -27,7 +27,7 @@ var errNoGroup = errors.New("the ANA log does not have the namespace's group")
 func (c *Controller) profile(ctx context.Context, nsid uint32) (*nvme.Profile, error) {
 	p := &nvme.Profile{Subsystem: c.cfg.Subsystem, NSID: nsid, Controller: c.id, Caps: c.caps, State: nvme.Optimized}
 	b := make([]byte, nvme.IdentifyLen)
-	if _, err := c.do(ctx, fmt.Sprintf("identify namespace %d", nsid), nvme.Identify(nvme.CNSNamespace, nsid), b, nil); err != nil {
+	if _, err := c.do(ctx, fmt.Sprintf("identify namespace %d", nsid), nvme.Identify(nvme.CNSNamespace, nsid), b); err != nil {
 		return nil, absent(err)
 	}
 	var err error
@@ -63,7 +63,7 @@ func absent(err error) error {
 // identity joins the descriptor list to what Identify Namespace says. Controllers
 // before 1.3 do not have the list (B-16).
 func (c *Controller) identity(ctx context.Context, p *nvme.Profile, b []byte) error {
-	_, err := c.do(ctx, "identification descriptors", nvme.Identify(nvme.CNSDescriptors, p.NSID), b, nil)
+	_, err := c.do(ctx, "identification descriptors", nvme.Identify(nvme.CNSDescriptors, p.NSID), b)
 	if err == nil {
 		var d nvme.Descriptors
 		if d, err = nvme.ParseDescriptors(b); err != nil {
@@ -86,7 +86,7 @@ func refused(err error) bool {
 
 // optional reads what not every controller has.
 func (c *Controller) optional(ctx context.Context, p *nvme.Profile, b []byte) error {
-	_, err := c.do(ctx, "limits of the command set", nvme.Identify(nvme.CNSNVMController, 0), b, nil)
+	_, err := c.do(ctx, "limits of the command set", nvme.Identify(nvme.CNSNVMController, 0), b)
 	if err == nil {
 		if p.CommandLimits, err = nvme.ParseCommandLimits(b); err != nil {
 			return broken(err)
@@ -97,7 +97,7 @@ func (c *Controller) optional(ctx context.Context, p *nvme.Profile, b []byte) er
 	if c.id.VolatileCache&1 == 0 {
 		return nil
 	}
-	v, err := c.do(ctx, "the state of the cache", nvme.GetFeature(0, nvme.FeatureWriteCache), nil, nil)
+	v, err := c.do(ctx, "the state of the cache", nvme.GetFeature(0, nvme.FeatureWriteCache), nil)
 	if err == nil {
 		p.CacheOff = v&1 == 0
 	} else if !refused(err) {

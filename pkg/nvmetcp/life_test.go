@@ -59,18 +59,48 @@ func TestAProcessThatStoodStillDoesNotBlameThePath(t *testing.T) {
 	}
 }
 
-func TestACommandThatIsNotAnsweredEndsTheController(t *testing.T) {
+func TestACommandThatIsNotAnsweredIsAbortedAndThenEndsTheController(t *testing.T) {
 	bubble(t, func(t *testing.T, s *scripted) {
 		s.io = func(*scriptedQueue, *nvme.Command, []byte) bool { return true }
 		c, n, p := s.opened(s.settings())
 		w := newWrite(0, pattern(4096, 7))
-		n.Submit(w, 0)
-		start := time.Now()
-		n.Kick(0)
-		lost := <-p.lost
-		if d := time.Since(start); len(lost) != 1 || !w.Sent || !errors.Is(c.Err(), ErrCommandTimeout) || d > defaultCommandTimeout+4*wire.TickInterval {
-			t.Errorf("%d lost after %v: %v", len(lost), d, c.Err())
+		began := time.Now()
+		start(t, n, w)
+		_, isLost := p.outcome(t)
+		d, aborts := time.Since(began), 0
+		<-c.Done()
+		for _, e := range s.commands {
+			if sqid, cid := e.AbortTarget(); e.Opcode == nvme.AdminAbort && sqid == 1 && uint32(cid) == w.Tag {
+				aborts++
+			}
 		}
+		if limit := defaultCommandTimeout + abortTimeout; !isLost || !w.Sent || aborts != 1 ||
+			!errors.Is(c.Err(), ErrCommandTimeout) || d < limit || d > limit+4*wire.TickInterval {
+			t.Errorf("lost %t after %v and %d aborts: %v", isLost, d, aborts, c.Err())
+		}
+	})
+}
+
+func TestACommandAbortedInTimeIsNotInDoubt(t *testing.T) {
+	bubble(t, func(t *testing.T, s *scripted) {
+		var held *scriptedQueue
+		s.io = func(q *scriptedQueue, _ *nvme.Command, _ []byte) bool { held = q; return true }
+		s.admin = func(q *scriptedQueue, e *nvme.Command, _ []byte) bool {
+			if e.Opcode != nvme.AdminAbort {
+				return false
+			}
+			_, cid := e.AbortTarget()
+			held.respond(cid, 0, nvme.AbortRequested)
+			q.complete(e, 0, nvme.Success)
+			return true
+		}
+		c, n, p := s.opened(s.settings())
+		w := newWrite(0, pattern(4096, 7))
+		start(t, n, w)
+		if _, isLost := p.outcome(t); isLost || w.Verdict.Class != blk.Aborted || c.Err() != nil {
+			t.Errorf("lost %t, %v, %v", isLost, w.Verdict, c.Err())
+		}
+		c.Abort(ErrClosed)
 		<-c.Done()
 	})
 }

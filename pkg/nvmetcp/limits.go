@@ -13,8 +13,11 @@ const (
 	// minKeepAlive and maxKeepAlive bound Config.KeepAlive.
 	minKeepAlive = 100 * time.Millisecond
 	maxKeepAlive = 10 * time.Minute
-	// adminTimeout is how long an admin command may stay unanswered.
-	adminTimeout = 10 * time.Second
+	// abortTimeout is how long a command that was aborted may stay unanswered yet.
+	abortTimeout = 10 * time.Second
+	// maxAborts is the most Abort commands outstanding at once, fewer if the
+	// controller says so.
+	maxAborts = 4
 	// assumedQuiesce is CQT of a controller that was never reached.
 	assumedQuiesce = 2 * time.Second
 

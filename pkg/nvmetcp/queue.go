@@ -26,6 +26,8 @@ type queue struct {
 	send, recv pdu.Layout
 	capsule    int // the most data in a capsule, bytes
 	depth      int // blk.Commands at most
+	// reviewWanted asks the reader for review. Written by the ticker and the reader.
+	reviewWanted atomic.Bool
 	// dropped: the controller goes on without this queue. Set once, before the end
 	// of its link.
 	dropped atomic.Bool
@@ -45,6 +47,8 @@ type extra struct {
 	small [nvme.RangeLen]byte
 	last  bool // all data has come
 	bad   bool // with a wrong digest
+	// aborting: an Abort for it is out, or was answered.
+	aborting bool
 }
 
 // shape is what a queue is made with.
@@ -73,7 +77,7 @@ func (q *queue) of(k *wire.Task) *extra { return &q.extra[k.Index] }
 // renew makes k's part ready for a new holder of the tag.
 func (q *queue) renew(k *wire.Task, ns *Namespace, r *request) {
 	x := q.of(k)
-	x.ns, x.req, x.last, x.bad = ns, r, false, false
+	x.ns, x.req, x.last, x.bad, x.aborting = ns, r, false, false, false
 }
 
 // Fail implements wire.Owner: a connection takes the whole controller with it.
@@ -87,9 +91,6 @@ func (q *queue) Fail(cause error) {
 	}
 	q.c.fail(cause)
 }
-
-// Woken implements wire.Owner.
-func (q *queue) Woken() error { return nil }
 
 // Retired implements wire.Owner.
 func (q *queue) Retired() { q.c.retired() }

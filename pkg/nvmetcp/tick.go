@@ -77,7 +77,12 @@ func (c *Controller) ticker() {
 		if send {
 			c.keepAlive()
 		}
-		c.tooOld(tick)
+		for _, q := range *c.all.Load() {
+			if q.Tasks.TooOld(tick, wire.Ticks(c.cfg.CommandTimeout), wire.Ticks(c.cfg.CommandTimeout)) {
+				q.reviewWanted.Store(true)
+				q.link.Wake()
+			}
+		}
 		p.slept = c.clock.Rest(p.quiet(now))
 		t.Reset(p.slept)
 	}
@@ -98,15 +103,4 @@ func (c *Controller) keepAlive() {
 	c.admin.renew(r.Task, nil, r)
 	c.admin.PushControl(&r.Control)
 	c.admin.link.Kick()
-}
-
-// tooOld ends the controller when a command was not answered in time. There is no
-// smaller way: a command aborted but not completed would still be in doubt (I3).
-func (c *Controller) tooOld(now uint32) {
-	data, admin := wire.Ticks(c.cfg.CommandTimeout), wire.Ticks(max(adminTimeout, c.cfg.CommandTimeout))
-	for _, q := range *c.all.Load() {
-		if q.Tasks.TooOld(now, data, admin) {
-			q.Fail(fmt.Errorf("%w (%v)", ErrCommandTimeout, c.cfg.CommandTimeout))
-		}
-	}
 }

@@ -154,8 +154,8 @@ func (t *Tasks) At(i int) *Task { return &t.table[i] }
 // Of is the task of a command that has a tag.
 func (t *Tasks) Of(c *blk.Command) *Task { return &t.table[c.Tag&t.index] }
 
-// IsControl reports whether k has one of the tags kept for control.
-func (t *Tasks) IsControl(k *Task) bool { return int(k.Index) >= t.base }
+// IsStanding reports whether k is one of the standing tasks.
+func (t *Tasks) IsStanding(k *Task) bool { return int(k.Index) >= t.standing }
 
 // get takes a data tag, nil when there is none now.
 func (t *Tasks) get(home int) *Task {
