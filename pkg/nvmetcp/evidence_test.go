@@ -48,6 +48,47 @@ func TestB14EachNamespaceEventIsReadAndTheNextOneComes(t *testing.T) {
 	})
 }
 
+// I1: what the event is about is known only once the log was read.
+func TestB14NothingIsSentUntilTheEventIsUnderstood(t *testing.T) {
+	for name, changed := range map[string]uint32{"another namespace": 5, "this one": 1} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *scripted) {
+				sent := 0
+				var asked *nvme.Command
+				s.io = func(*scriptedQueue, *nvme.Command, []byte) bool { sent++; return false }
+				s.admin = func(_ *scriptedQueue, c *nvme.Command, _ []byte) bool {
+					if c.Opcode == nvme.AdminGetLog && nvme.ParseLogRequest(c).Page == nvme.LogChangedNamespaces {
+						asked = c
+					}
+					return asked == c
+				}
+				_, n, w := s.opened(s.settings())
+				synctest.Wait()
+				s.event(nvme.NamespaceChanged)
+				synctest.Wait()
+				start(t, n, newWrite(0, pattern(512, 1)))
+				synctest.Wait()
+				s.locked(func() {
+					if asked == nil || sent != 0 {
+						t.Fatalf("log asked for: %v, commands sent: %d", asked != nil, sent)
+					}
+					s.changed = []uint32{changed}
+					s.conns[0].log(asked)
+				})
+				synctest.Wait()
+				s.locked(func() {
+					if (sent == 1) != (changed != 1) {
+						t.Errorf("%d commands sent", sent)
+					}
+				})
+				if e := w.heard(); (e&blk.IdentityChanged != 0) != (changed == 1) {
+					t.Errorf("evidence %x", e)
+				}
+			})
+		})
+	}
+}
+
 func TestB14TooManyChangesMeanEachNamespace(t *testing.T) {
 	bubble(t, func(t *testing.T, s *scripted) {
 		_, _, w := s.opened(s.settings())

@@ -118,10 +118,12 @@ func TestB20TheFenceIsAsLongAsTheControllerMayLive(t *testing.T) {
 	for _, c := range []struct {
 		tbkas bool
 		cqt   uint16 // ms
+		step  uint16 // KAS, 100 ms: the controller rounds KATO up to it
 		want  time.Duration
-	}{{false, 0, 10 * time.Second}, {true, 0, 15 * time.Second}, {true, 1500, 16500 * time.Millisecond}} {
+	}{{false, 0, 1, 10 * time.Second}, {true, 0, 10, 15 * time.Second}, {true, 1500, 1, 16500 * time.Millisecond},
+		{false, 0, 20, 12 * time.Second}} {
 		bubble(t, func(t *testing.T, s *scripted) {
-			s.id.Quiesce = c.cqt
+			s.id.Quiesce, s.id.KeepAliveStep = c.cqt, c.step
 			if !c.tbkas {
 				s.id.Attributes &^= nvme.CtrattTBKAS
 			}
@@ -131,7 +133,7 @@ func TestB20TheFenceIsAsLongAsTheControllerMayLive(t *testing.T) {
 			if got := ctrl.FenceBound(); got != c.want {
 				t.Errorf("TBKAS %v, CQT %d ms: %v, want %v", c.tbkas, c.cqt, got, c.want)
 			}
-			if i := ctrl.Info(); i.TBKAS != c.tbkas || i.KATO != cfg.KeepAlive || i.CQT != time.Duration(c.cqt)*time.Millisecond {
+			if i := ctrl.Info(); i.TBKAS != c.tbkas || i.KATO < cfg.KeepAlive || i.CQT != time.Duration(c.cqt)*time.Millisecond {
 				t.Errorf("%+v", i)
 			}
 		})

@@ -55,6 +55,9 @@ func TestB02ABadR2TEndsTheController(t *testing.T) {
 	for name, ask := range map[string]func(q *scriptedQueue, c *nvme.Command){
 		"for nothing":  func(q *scriptedQueue, c *nvme.Command) { q.ask(&pdu.R2T{CID: c.CID, Tag: 1}) },
 		"past the end": func(q *scriptedQueue, c *nvme.Command) { q.ask(&pdu.R2T{CID: c.CID, Tag: 1, Offset: 4096, Len: size}) },
+		"longer than the data": func(q *scriptedQueue, c *nvme.Command) {
+			q.ask(&pdu.R2T{CID: c.CID, Tag: 1, Len: size + 4096})
+		},
 		"far past the end": func(q *scriptedQueue, c *nvme.Command) {
 			q.ask(&pdu.R2T{CID: c.CID, Tag: 1, Offset: 1 << 31, Len: 1 << 31})
 		},

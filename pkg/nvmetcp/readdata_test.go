@@ -2,11 +2,9 @@ package nvmetcp
 
 import (
 	"bytes"
-	"io"
 	"testing"
 	"testing/synctest"
 
-	"github.com/csi-mpath/csi-mpath/pkg/blk"
 	"github.com/csi-mpath/csi-mpath/pkg/nvme"
 	"github.com/csi-mpath/csi-mpath/pkg/nvmetcp/pdu"
 )
@@ -70,8 +68,9 @@ func TestB03ASecondCompletionIsSeenAndCompletesNothing(t *testing.T) {
 	})
 }
 
-// Whatever the controller calls it, data that did not come is no success.
-func TestB03ShortDataIsNeverGood(t *testing.T) {
+// Whatever the controller calls it, data that did not come is no success, and
+// data that nobody asked for lands nowhere.
+func TestB03ShortOrStrayDataEndsTheController(t *testing.T) {
 	for name, end := range map[string]func(q *scriptedQueue, d *pdu.Data, b []byte){
 		"SUCCESS on less": func(q *scriptedQueue, d *pdu.Data, b []byte) { d.Len -= 512; q.data(d, b[:d.Len]) },
 		"a capsule after two of three": func(q *scriptedQueue, d *pdu.Data, _ []byte) {
@@ -87,18 +86,26 @@ func TestB03ShortDataIsNeverGood(t *testing.T) {
 			q.data(d, append(bytes.Clone(b), make([]byte, 512)...))
 		},
 		"far away": func(q *scriptedQueue, d *pdu.Data, b []byte) { d.Offset = 1 << 31; q.data(d, b) },
+		"more after the last": func(q *scriptedQueue, d *pdu.Data, b []byte) {
+			first := *d
+			first.Len, first.Success = 512, false
+			q.data(&first, b[:512])
+			d.Offset, d.Len = d.Offset+512, d.Len-512
+			q.data(d, b[512:])
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *scripted) {
 				s.io = pieces(end)
 				c, n, w := s.opened(s.settings())
+				buf := bytes.Repeat([]byte{0xEE}, 32<<10)
 				cmd := newRead(0, 16<<10)
+				cmd.Buf = buf[:16<<10]
 				start(t, n, cmd)
-				got, lost := w.outcome(t)
-				if got != cmd || !lost && got.Verdict.Class == blk.Good {
-					t.Errorf("%+v, lost %v", got.Verdict, lost)
+				endsForViolation(t, c, w, cmd)
+				if !bytes.Equal(buf[16<<10:], bytes.Repeat([]byte{0xEE}, 16<<10)) {
+					t.Error("something landed behind the buffer")
 				}
-				c.Abort(io.EOF)
 			})
 		})
 	}
