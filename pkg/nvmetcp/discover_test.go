@@ -64,7 +64,7 @@ func manyRecords(n int, address string) []nvme.Record {
 }
 
 // B-21: 40 records are ten pages, read by rising offset between two headers.
-func TestALongDiscoveryLogIsReadInPieces(t *testing.T) {
+func TestB21ALongDiscoveryLogIsReadInPieces(t *testing.T) {
 	want := manyRecords(40, "192.0.2.1")
 	var reads []uint64
 	got, err := readDiscoveryLog(readerOf(logOf(7, want...), &reads, nil))
@@ -86,7 +86,7 @@ func TestALogThatEndsInAnOddPieceIsReadWhole(t *testing.T) {
 }
 
 // B-21: GENCTR changes between the reads.
-func TestADiscoveryLogThatChangesIsReadAgain(t *testing.T) {
+func TestB21ADiscoveryLogThatChangesIsReadAgain(t *testing.T) {
 	old, young := manyRecords(9, "192.0.2.1"), manyRecords(5, "192.0.2.2")
 	for at := 1; at <= 5; at++ {
 		var reads []uint64
@@ -168,7 +168,7 @@ func names(d *Discovery) string {
 }
 
 // B-21: a referral to itself, and A -> B -> A.
-func TestReferralsAreFollowedOnceEach(t *testing.T) {
+func TestB21ReferralsAreFollowedOnceEach(t *testing.T) {
 	self := referralTo("192.0.2.1")
 	self.Subtype = nvme.SubtypeDiscovery
 	n := network{
@@ -249,7 +249,7 @@ func TestTheFirstControllerIsKnownByItsAddress(t *testing.T) {
 }
 
 // B-21: other transports, addresses and ports that are none.
-func TestRecordsThatCannotBeUsedAreNamed(t *testing.T) {
+func TestB21RecordsThatCannotBeUsedAreNamed(t *testing.T) {
 	with := func(r nvme.Record, change func(*nvme.Record)) nvme.Record { change(&r); return r }
 	good := subsystemAt("good", "192.0.2.1", "4420")
 	for _, c := range []struct {
@@ -285,7 +285,7 @@ func TestRecordsThatCannotBeUsedAreNamed(t *testing.T) {
 }
 
 // B-21: the fields are padded with spaces, with NULs, or full.
-func TestAddressesAreTrimmedOfSpacesAndNULs(t *testing.T) {
+func TestB21AddressesAreTrimmedOfSpacesAndNULs(t *testing.T) {
 	b := logOf(1, subsystemAt("a", "192.0.2.1", "4420"), subsystemAt("b", "192.0.2.2", "4420"))
 	nul := func(field []byte) {
 		for i, c := range field {
@@ -302,7 +302,7 @@ func TestAddressesAreTrimmedOfSpacesAndNULs(t *testing.T) {
 	}
 }
 
-func TestAScopeIsTheOneOfThisHost(t *testing.T) {
+func TestB21AScopeIsTheOneOfThisHost(t *testing.T) {
 	for _, c := range []struct{ portal, address, want string }{
 		{"[fe80::2%eth1]:8009", "fe80::1%eth0", "[fe80::1%eth1]:4420"},
 		{"[fe80::2%eth1]:8009", "fe80::1", "[fe80::1%eth1]:4420"},

@@ -14,7 +14,7 @@ import (
 
 // B-20, B-21: no keep alive, for some controllers refuse it; a log of several
 // pages; and goodbye in order.
-func TestADiscoveryControllerIsAskedAndLeftInOrder(t *testing.T) {
+func TestB20ADiscoveryControllerIsAskedAndLeftInOrder(t *testing.T) {
 	want := manyRecords(40, "192.0.2.1")
 	s := newScripted(t)
 	s.id.Kind = nvme.ControllerDiscovery

@@ -130,7 +130,7 @@ func TestNamesArePartOfTheProof(t *testing.T) {
 }
 
 // B-26: bidirectional required means that a silent controller is refused.
-func TestAControllerThatDoesNotProveItselfIsRefused(t *testing.T) {
+func TestB26AControllerThatDoesNotProveItselfIsRefused(t *testing.T) {
 	r := newRig(t, mutual, mutual)
 	r.toHost = func(n int, msg []byte) []byte {
 		if n == 1 {

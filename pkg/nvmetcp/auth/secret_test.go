@@ -13,7 +13,7 @@ import (
 
 // B-26: the form is the one of the standard's example and of keys that
 // nvme-cli made and others published.
-func TestPublishedSecretsAreRead(t *testing.T) {
+func TestB26PublishedSecretsAreRead(t *testing.T) {
 	for _, s := range []Secret{
 		"DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:",
 		"DHHC-1:01:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:",
@@ -37,7 +37,7 @@ func TestPublishedSecretsAreRead(t *testing.T) {
 	}
 }
 
-func TestASecretThatWasCopiedWronglyIsAConfigurationError(t *testing.T) {
+func TestB26ASecretThatWasCopiedWronglyIsAConfigurationError(t *testing.T) {
 	good := string(FormatSecret(SHA256, rawHost))
 	for name, s := range map[string]string{
 		"a changed character": strings.Replace(good, "dGhl", "dGhm", 1),

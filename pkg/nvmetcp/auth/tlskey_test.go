@@ -15,7 +15,7 @@ const (
 	tlsTwo = "NVMeTLSkey-1:02:" + tls48
 )
 
-func TestTLSKeysAndIdentitiesAreThoseOfOthers(t *testing.T) {
+func TestB25TLSKeysAndIdentitiesAreThoseOfOthers(t *testing.T) {
 	for _, c := range []struct {
 		key     Secret
 		version int
@@ -40,7 +40,7 @@ func TestTLSKeysAndIdentitiesAreThoseOfOthers(t *testing.T) {
 }
 
 // With hash 00 the digest is made with the key as it is configured.
-func TestAKeyWithoutAHashIsUsedAsItIs(t *testing.T) {
+func TestB25AKeyWithoutAHashIsUsedAsItIs(t *testing.T) {
 	k, err := ParseTLSKey("NVMeTLSkey-1:00:" + tls32)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func TestAKeyWithoutAHashIsUsedAsItIs(t *testing.T) {
 	}
 }
 
-func TestAWrongTLSKeyIsRefusedWithoutShowingIt(t *testing.T) {
+func TestB25AWrongTLSKeyIsRefusedWithoutShowingIt(t *testing.T) {
 	for name, s := range map[string]string{
 		"wrong CRC":      strings.Replace(tlsOne, "VRLb", "VRLc", 1),
 		"hash 03":        strings.Replace(tlsOne, ":01:", ":03:", 1),
@@ -91,7 +91,7 @@ func TestAWrongTLSKeyIsRefusedWithoutShowingIt(t *testing.T) {
 }
 
 // B-25: never plain TCP when TLS was required.
-func TestAConfigurationThatDemandsTLSIsRefused(t *testing.T) {
+func TestB25AConfigurationThatDemandsTLSIsRefused(t *testing.T) {
 	for _, c := range []Credentials{{TLSKey: tlsOne}, {TLSKey: tlsTwo, Secret: oneWay.Secret}, {TLSKey: "nonsense"}} {
 		if err := c.Check(); !errors.Is(err, ErrTLS) {
 			t.Errorf("Check: %v", err)
