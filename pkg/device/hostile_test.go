@@ -56,25 +56,27 @@ func (r *rig) tryOpen(cfg device.Config, limit time.Duration) error {
 }
 
 func TestTargetsThatSpeakGarbageAreNamedAndHarmless(t *testing.T) {
-	r := newRig(t, 1, target.Config{})
-	for name, f := range map[string]func(net.Conn){
-		"closes at once": func(net.Conn) {},
-		"never answers":  func(c net.Conn) { _, _ = c.Read(make([]byte, 1<<20)); _, _ = c.Read(make([]byte, 1)) },
-		"answers HTTP": func(c net.Conn) {
-			_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n" + strings.Repeat("x", 100)))
-		},
-		"answers zeroes":   func(c net.Conn) { _, _ = c.Write(make([]byte, 4096)) },
-		"answers 0xff":     func(c net.Conn) { _, _ = c.Write([]byte(strings.Repeat("\xff", 4096))) },
-		"answers for ever": func(c net.Conn) { forever(c) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			cfg := r.config()
-			cfg.Portals = []string{listen(t, f)}
-			if err := r.tryOpen(cfg, 300*time.Millisecond); err == nil {
-				t.Fatal("it came up")
-			}
-		})
-	}
+	overBoth(t, func(t *testing.T, over kind) {
+		r := over(t, 1)
+		for name, f := range map[string]func(net.Conn){
+			"closes at once": func(net.Conn) {},
+			"never answers":  func(c net.Conn) { _, _ = c.Read(make([]byte, 1<<20)); _, _ = c.Read(make([]byte, 1)) },
+			"answers HTTP": func(c net.Conn) {
+				_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n" + strings.Repeat("x", 100)))
+			},
+			"answers zeroes":   func(c net.Conn) { _, _ = c.Write(make([]byte, 4096)) },
+			"answers 0xff":     func(c net.Conn) { _, _ = c.Write([]byte(strings.Repeat("\xff", 4096))) },
+			"answers for ever": func(c net.Conn) { forever(c) },
+		} {
+			t.Run(name, func(t *testing.T) {
+				cfg := r.config()
+				cfg.Portals = []string{listen(t, f)}
+				if err := r.tryOpen(cfg, 300*time.Millisecond); err == nil {
+					t.Fatal("it came up")
+				}
+			})
+		}
+	})
 }
 
 // forever repeats a login response that never finishes the login.
@@ -91,52 +93,56 @@ func forever(c net.Conn) {
 // Every prefix of what a target says, then the end of the connection: a clear
 // error, no hang, no goroutine left behind.
 func TestAConnectionClosedAtAnyByteOfLoginAndIdentificationIsAnError(t *testing.T) {
-	r := newRig(t, 1, target.Config{})
-	before := runtime.NumGoroutine()
-	ok := 0
-	for n := int64(0); n < 1400 && ok < 3; n += 1 + n/16 {
+	overBoth(t, func(t *testing.T, over kind) {
+		r := over(t, 1)
+		before := runtime.NumGoroutine()
+		ok := 0
+		for n := int64(0); n < 1400 && ok < 3; n += 1 + n/16 {
+			p, err := faultproxy.Listen("127.0.0.1:0", r.portals[0].Addr())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := p.AtByte(n, faultproxy.Fault{Kind: faultproxy.Cut, Dir: faultproxy.ToClient}); err != nil {
+				t.Fatal(err)
+			}
+			cfg := r.config()
+			cfg.Portals = []string{p.Addr()}
+			if r.tryOpen(cfg, 60*time.Millisecond) == nil {
+				ok++ // past the end of identification
+			}
+			if err := p.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.until("all goroutines gone", func() bool { return runtime.NumGoroutine() <= before+2 })
+	})
+}
+
+func TestABlackHoledPathIsLeftWithinThePathTimeout(t *testing.T) {
+	overBoth(t, func(t *testing.T, over kind) {
+		r := over(t, 2)
 		p, err := faultproxy.Listen("127.0.0.1:0", r.portals[0].Addr())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.AtByte(n, faultproxy.Fault{Kind: faultproxy.Cut, Dir: faultproxy.ToClient}); err != nil {
-			t.Fatal(err)
-		}
+		defer func() { _ = p.Close() }()
 		cfg := r.config()
-		cfg.Portals = []string{p.Addr()}
-		if r.tryOpen(cfg, 60*time.Millisecond) == nil {
-			ok++ // past the end of identification
-		}
-		if err := p.Close(); err != nil {
+		cfg.Portals[0] = p.Addr()
+		cfg.PathTimeout = 3 * time.Second // the sibling has as long for an answer
+		r.open(cfg, 2)
+		if err := p.Now(faultproxy.Fault{Kind: faultproxy.BlackHole, Dir: faultproxy.Both}); err != nil {
 			t.Fatal(err)
 		}
-	}
-	r.until("all goroutines gone", func() bool { return runtime.NumGoroutine() <= before+2 })
-}
-
-func TestABlackHoledPathIsLeftWithinThePathTimeout(t *testing.T) {
-	r := newRig(t, 2, target.Config{})
-	p, err := faultproxy.Listen("127.0.0.1:0", r.portals[0].Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = p.Close() }()
-	cfg := r.config()
-	cfg.Portals[0] = p.Addr()
-	cfg.PathTimeout = 3 * time.Second // the sibling has as long for an answer
-	r.open(cfg, 2)
-	if err := p.Now(faultproxy.Fault{Kind: faultproxy.BlackHole, Dir: faultproxy.Both}); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 4 {
-		if q := r.do(blk.Write, uint64(i)*4096, 4096, 1); q.Status != blk.OK {
-			t.Fatal(q.Status)
+		for i := range 4 {
+			if q := r.do(blk.Write, uint64(i)*4096, 4096, 1); q.Status != blk.OK {
+				t.Fatal(q.Status)
+			}
 		}
-	}
-	r.until("the path down", func() bool { return r.saw(datapath.PathDown) == 1 })
-	if st := r.dev.Status(); st.Paths[1].Errors != 0 || st.Paths[1].Connects != 1 {
-		t.Fatalf("the sibling was touched: %+v", st.Paths[1])
-	}
+		r.until("the path down", func() bool { return r.saw(datapath.PathDown) == 1 })
+		if st := r.dev.Status(); st.Paths[1].Errors != 0 || st.Paths[1].Connects != 1 {
+			t.Fatalf("the sibling was touched: %+v", st.Paths[1])
+		}
+	})
 }
 
 func TestBadConfigurationIsRefusedWithTheReason(t *testing.T) {

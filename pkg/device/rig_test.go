@@ -15,6 +15,8 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/nbd"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
 	"github.com/csi-mpath/csi-mpath/pkg/target"
+	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
+	"github.com/csi-mpath/csi-mpath/pkg/target/subsystem"
 )
 
 // patience bounds what must come in the end, on however slow a machine.
@@ -37,7 +39,9 @@ func inTime(t *testing.T, story func(t *testing.T, fence time.Duration) (late bo
 // rig is a volume over real sockets: our target with some portals, our device.
 type rig struct {
 	*testing.T
-	srv     *target.Server
+	base    *serve.Server     // of the target, whatever it speaks
+	srv     *target.Server    // over iSCSI, else nil
+	sub     *subsystem.Server // over NVMe/TCP, else nil
 	ram     *target.RAM
 	portals []*target.Portal
 	dev     *device.Device
@@ -51,29 +55,48 @@ type rig struct {
 
 func newRig(t *testing.T, portals int, cfg target.Config) *rig {
 	t.Helper()
-	r := &rig{T: t, ram: target.NewRAM(1 << 20), status: map[*blk.Request]blk.Status{}}
+	r := &rig{T: t, ram: target.NewRAM(1 << 20)}
 	cfg.LUNs = []target.LUN{{Number: 1, Store: r.ram}}
 	var err error
 	if r.srv, err = target.New(cfg); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = r.srv.Close() })
+	r.base = r.srv.Server
+	return r.listen(portals)
+}
+
+// newNVMeRig is newRig over NVMe/TCP. Without traffic based keep alive and with
+// no quiesce time a fence is two keep alive timeouts.
+func newNVMeRig(t *testing.T, portals int, cfg subsystem.Config) *rig {
+	t.Helper()
+	r := &rig{T: t, ram: target.NewRAM(1 << 20)}
+	cfg.Namespaces = []subsystem.Namespace{{ID: 1, Store: r.ram}}
+	cfg.NoTBKAS = true
+	var err error
+	if r.sub, err = subsystem.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	r.base = r.sub.Server
+	return r.listen(portals)
+}
+
+// listen adds portals, each with an access state of its own.
+func (r *rig) listen(portals int) *rig {
+	r.Cleanup(func() { _ = r.base.Close() })
 	for i := range portals {
-		p, err := r.srv.ListenPortal("127.0.0.1:0", target.PortalConfig{TPGT: uint16(i + 1)})
+		n := uint16(i + 1)
+		p, err := r.base.ListenPortal("127.0.0.1:0", target.PortalConfig{TPGT: n, Group: n})
 		if err != nil {
-			t.Fatal(err)
+			r.Fatal(err)
 		}
 		r.portals = append(r.portals, p)
 	}
-	for i := range uint32(64) {
-		r.free = append(r.free, i)
-	}
-	return r
+	return newRigOver(r)
 }
 
 // newRigOver is another client of the same target, as after a restart.
 func newRigOver(old *rig) *rig {
-	r := &rig{T: old.T, srv: old.srv, ram: old.ram, portals: old.portals,
+	r := &rig{T: old.T, base: old.base, srv: old.srv, sub: old.sub, ram: old.ram, portals: old.portals,
 		status: map[*blk.Request]blk.Status{}}
 	for i := range uint32(64) {
 		r.free = append(r.free, i)
@@ -110,26 +133,12 @@ func (r *rig) config() device.Config {
 		r.Fatal(err)
 	}
 	r.Cleanup(func() { _ = os.RemoveAll(dir) })
-	cfg := device.Config{StateDir: dir, NoPathTimeout: datapath.Never,
-		Protocol:     device.ISCSI{Target: r.srv.Name(), LUN: mustLUN(r.T, "1"), Initiator: "iqn.2026-01.test:host", FenceTimeout: time.Second},
+	cfg := device.Config{StateDir: dir, NoPathTimeout: datapath.Never, Protocol: r.protocol(),
 		PathSelector: "round-robin", Events: r.event}
 	for _, p := range r.portals {
 		cfg.Portals = append(cfg.Portals, p.Addr())
 	}
 	return cfg
-}
-
-// iscsi is a configuration with its protocol's part changed.
-func iscsi(cfg device.Config, change func(*device.ISCSI)) device.Config {
-	p, _ := cfg.Protocol.(device.ISCSI)
-	change(&p)
-	cfg.Protocol = p
-	return cfg
-}
-
-// fencedAfter is a configuration with another fence timeout.
-func fencedAfter(cfg device.Config, d time.Duration) device.Config {
-	return iscsi(cfg, func(p *device.ISCSI) { p.FenceTimeout = d })
 }
 
 func mustLUN(t *testing.T, s string) scsi.LUN {
@@ -155,7 +164,7 @@ func (r *rig) open(cfg device.Config, n int) {
 	}
 	r.Cleanup(func() {
 		r.lane.Close()
-		r.srv.ClearFaults()
+		r.base.ClearFaults()
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		_ = r.dev.Close(ctx)
