@@ -25,7 +25,7 @@ type array struct {
 	dir    string // scratch, removed by stop
 	file   string
 	target string
-	lun    string
+	unit   string    // LUN or namespace ID
 	pair   *tgt.Pair // nil when the daemons are ours
 }
 
@@ -37,7 +37,7 @@ func startArray(ctx context.Context, opt Options) (*array, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &array{a: p.A, b: p.B, dir: p.Dir(), file: p.File, target: tgt.PairTarget, lun: "1", pair: p}, nil
+	return &array{a: p.A, b: p.B, dir: p.Dir(), file: p.File, target: tgt.PairTarget, unit: "1", pair: p}, nil
 }
 
 func (x *array) stop() error {
@@ -59,7 +59,11 @@ func startOwn(ctx context.Context, opt Options) (_ *array, err error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &array{dir: dir, file: dir + "/lun", target: ownTarget, lun: "0"}
+	x := &array{dir: dir, file: dir + "/lun", target: ownTarget, unit: "0"}
+	config := ownConfig
+	if opt.NVMe {
+		x.target, x.unit, config = ownSubsystem, "1", ownNVMeConfig
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, x.stop())
@@ -76,7 +80,7 @@ func startOwn(ctx context.Context, opt Options) (_ *array, err error) {
 		if err != nil {
 			return nil, err
 		}
-		*d = &ownDaemon{bin: opt.Bin, dir: dir, file: x.file, group: i + 1, portal: held}
+		*d = &ownDaemon{bin: opt.Bin, dir: dir, file: x.file, group: i + 1, portal: held, config: config, name: x.target}
 		if err := (*d).Restart(ctx); err != nil {
 			return nil, err
 		}

@@ -17,7 +17,8 @@ import (
 
 const (
 	// ownTarget is the name both targets of our own use.
-	ownTarget = "iqn.2026-01.io.csi-mpath:demo"
+	ownTarget    = "iqn.2026-01.io.csi-mpath:demo"
+	ownSubsystem = "nqn.2026-01.io.csi-mpath:demo"
 	// ownWithin bounds the start of a target of our own.
 	ownWithin = time.Minute
 )
@@ -26,6 +27,7 @@ const (
 // portal is a portal group and an ALUA group of its own.
 type ownDaemon struct {
 	bin, dir, file string
+	config, name   string // its form, and what the target is called
 	group          int
 	portal         *port.Held // ours also while the daemon is dead
 	child          *child.Child
@@ -57,7 +59,7 @@ const ownConfig = `targets:
 func (d *ownDaemon) Restart(ctx context.Context) error {
 	d.Kill()
 	config := filepath.Join(d.dir, fmt.Sprintf("target%d.yaml", d.group))
-	if err := os.WriteFile(config, fmt.Appendf(nil, ownConfig, ownTarget, d.Portal(), d.group, d.group, d.file), 0o600); err != nil {
+	if err := os.WriteFile(config, fmt.Appendf(nil, d.config, d.name, d.Portal(), d.group, d.group, d.file), 0o600); err != nil {
 		return err
 	}
 	first := &firstLine{done: make(chan string, 1)}

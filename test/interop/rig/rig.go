@@ -38,8 +38,9 @@ type Options struct {
 	OneWay time.Duration
 	// Up is how many paths must be up to begin with; 0 is all.
 	Up int
-	// Own takes csi-mpath target for the daemons, else it is tgt.
-	Own bool
+	// Own takes csi-mpath target for the daemons, else it is tgt. NVMe has it serve,
+	// and the product attach, over NVMe/TCP.
+	Own, NVMe bool
 	// Target changes each tgt daemon's configuration (Name is a, b); nil leaves it.
 	Target func(*tgt.Config)
 }
@@ -97,8 +98,12 @@ func (r *Rig) Attach(ctx context.Context) (err error) {
 	for _, p := range r.Paths {
 		portals = append(portals, p.Portal())
 	}
-	args := append([]string{"attach", "--iscsi", strings.Join(portals, ","), "--target", r.array.target,
-		"--lun", r.array.lun, "--socket", r.Socket, "--state-dir", r.state}, r.opt.Args...)
+	which := []string{"--iscsi", "--target", "--lun"}
+	if r.opt.NVMe {
+		which = []string{"--nvme-tcp", "--subsystem", "--nsid"}
+	}
+	args := append([]string{"attach", which[0], strings.Join(portals, ","), which[1], r.array.target,
+		which[2], r.array.unit, "--socket", r.Socket, "--state-dir", r.state}, r.opt.Args...)
 	if r.attach, err = child.Start(child.Options{}, r.opt.Bin, args...); err != nil {
 		return err
 	}
