@@ -41,7 +41,7 @@ build: ## build bin/csi-mpath
 	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/csi-mpath ./cmd/csi-mpath
 
 .PHONY: demo
-demo: $(if $(filter tgt,$(TARGET)),setup-tgt) build ## two iSCSI targets, one volume, faults under load, every byte checked: half a minute; TARGET=tgt (root) for Debian's tgt and fio
+demo: $(if $(filter tgt,$(TARGET)),setup-tgt) build ## a volume over iSCSI and one over NVMe/TCP, faults under load, every byte checked: half a minute; TARGET=tgt (root): iSCSI over Debian's tgt, and fio
 	@$(GO) run ./test/demo --bin $(BIN)/csi-mpath --target $(or $(TARGET),own)
 
 .PHONY: test

@@ -55,6 +55,12 @@ const ownConfig = `targets:
   luns: [{number: 0, store: {file: %q}, wwid: naa.6001405c51d3a7b0000000000000de30}]
 `
 
+const ownNVMeConfig = `targets:
+- nqn: %s
+  portals: [{address: "%s", id: %d, group: %d}]
+  namespaces: [{nsid: 1, store: {file: %q}}]
+`
+
 // Restart starts the daemon again on its old port, and waits until it serves.
 func (d *ownDaemon) Restart(ctx context.Context) error {
 	d.Kill()
