@@ -52,7 +52,7 @@ func (r *rig) load(n int, v byte) {
 	r.Helper()
 	all := make([]*blk.Request, 0, n)
 	for i := range n {
-		all = append(all, r.send(blk.Write, uint64(i)*4096, 4096, uint64(v)))
+		all = append(all, r.send(blk.Write, uint64(i)*8192, 4096, uint64(v))) // none continues another
 	}
 	for _, q := range all {
 		r.until("a write answered", func() bool { _, ok := r.answered(q); return ok })

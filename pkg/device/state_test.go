@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/nvmetcp/auth"
 )
@@ -182,5 +183,59 @@ func TestADetachForgetsAVolumeNobodyHolds(t *testing.T) {
 	}
 	if err := forgetRecord(filepath.Join(dir, "none"), "v"); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What the version before wrote of an iSCSI volume, of this boot.
+func TestTheRecordsOfTheVersionBeforeAreRead(t *testing.T) {
+	dir := t.TempDir()
+	old := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "BOOT", bootID())), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	r, err := readRecord(old("v.volume", `{
+ "version": 1,
+ "bootID": "BOOT",
+ "volume": "vol",
+ "identity": {
+  "Target": "iqn.2026-01.a:b",
+  "Device": "naa.6001405c51d3a7b0000000000000de30",
+  "Serial": "SN1",
+  "Others": "6001405c51d3a7b0000000000000de30//",
+  "BlockSize": 512,
+  "Weak": false
+ },
+ "sizeBytes": 1048576
+}
+`))
+	if err != nil || r.Size != 1<<20 || r.Identity.Target != "iqn.2026-01.a:b" || r.Identity.Serial != "SN1" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	p := openPlaces(old("v.places", `{
+ "version": 1,
+ "bootID": "BOOT",
+ "places": {
+  "a:1": {
+   "isid": "800100000000",
+   "address": "a:1",
+   "tpgt": 7,
+   "settledBootNanoseconds": 9223372036854775807
+  }
+ }
+}
+`))
+	g, left := p.get("a:1", [6]byte{0x80, 1}, time.Second)
+	if want := (group{known: true, address: "a:1", tpgt: 7}); g != want || left != time.Second {
+		t.Fatalf("%+v, %v", g, left)
+	}
+	if fence, lost := p.fence(); fence != 0 || lost {
+		t.Fatalf("no controller was there, and the fence is %v, lost %v", fence, lost)
+	}
+	iscsi := ISCSI{Target: "iqn.2026-01.a:b", Initiator: "iqn.2026-01.a:host"}
+	if got := iscsi.nexus(); got != "iqn.2026-01.a:host iqn.2026-01.a:b 0" {
+		t.Fatalf("the in-flight table of an iSCSI volume has another key: %q", got)
 	}
 }
