@@ -125,12 +125,12 @@ func (r *rig) lateWrites() uint64 {
 	return r.srv.Stats().LateWrites
 }
 
-// refuse makes a portal refuse whoever logs in, as if it did not know the target.
+// refuse makes a portal refuse whoever logs in, as if it did not know target or host.
 func (r *rig) refuse(portal *target.Portal, on bool) {
 	if r.sub != nil {
 		st := nvme.Success
 		if on {
-			st = nvme.ConnectInvalid
+			st = nvme.InvalidHost
 		}
 		r.sub.Do(func(m *subsystem.Machine) { r.must(m.RefuseConnects(portal.Number(), st)) })
 		return

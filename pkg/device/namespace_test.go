@@ -147,7 +147,7 @@ func TestHostAndControllerProveThemselvesWithDHChap(t *testing.T) {
 	}
 	for name, wrong := range map[string]auth.Credentials{
 		"none": {}, "another": {Secret: secret(3)}, "another controller's": {Secret: secret(1), ControllerSecret: secret(3)}} {
-		if err := r.tryOpen(with(wrong), patience); err == nil || strings.Contains(err.Error(), "DHHC") {
+		if err := r.tryOpen(with(wrong), patience); err == nil || strings.Contains(err.Error(), "DHHC-1:") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -70,7 +70,7 @@ func (v NVMe) paths(d *Device) ([]path, error) {
 	out := make([]path, 0, len(d.cfg.Portals))
 	for i, portal := range d.cfg.Portals {
 		p := &nvmePath{way: d.newWay(i), volume: v, controller: nvmetcp.Config{
-			Portal: portal, Subsystem: v.Subsystem, HostNQN: v.HostNQN, HostID: v.HostID,
+			Portal: portal, Subsystem: v.Subsystem, HostNQN: v.HostNQN, HostID: v.HostID, Auth: v.Auth,
 			Source: d.source(i), Dial: d.cfg.Dial, ConnectTimeout: d.cfg.dialTime(), LoginTimeout: d.cfg.dialTime(),
 			PathTimeout: d.cfg.PathTimeout, CommandTimeout: d.cfg.CommandTimeout, KeepAlive: v.KeepAlive,
 			QueueDepth: d.cfg.QueueDepth, Queues: v.Queues, HeaderDigest: v.HeaderDigest, DataDigest: v.DataDigest,

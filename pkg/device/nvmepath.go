@@ -91,7 +91,11 @@ func (p *nvmePath) arrived(ctx context.Context, c *nvmetcp.Controller) (*nvme.Pr
 	if err := p.note(c.FenceBound(), c.Info().Remote.String()); err != nil {
 		return nil, err
 	}
-	return c.Identify(ctx, p.volume.NSID)
+	id, err := c.Identify(ctx, p.volume.NSID)
+	if err != nil {
+		return nil, fmt.Errorf("namespace %d: %w", p.volume.NSID, err)
+	}
+	return id, nil
 }
 
 // note notes how long a controller may outlive its connections. On record that
@@ -112,12 +116,12 @@ func (p *nvmePath) note(bound time.Duration, address string) error {
 func (p *nvmePath) facts(id *nvme.Profile, c *nvmetcp.Controller) datapath.Facts {
 	info := c.Info()
 	f := datapath.Facts{
-		Identity: datapath.Identity{Target: id.Subsystem, Device: id.ID.String(),
-			Others: fmt.Sprintf("ns%d/%s/%s/%s", id.NSID, id.ID.UUID, id.ID.NGUID, id.ID.EUI64), BlockSize: id.Namespace.BlockSize()},
+		Identity: datapath.Identity{Target: id.Subsystem, Device: id.ID.String(), BlockSize: id.Namespace.BlockSize(), Weak: id.ID.None(),
+			Others: fmt.Sprintf("ns%d/%s/%s/%s", id.NSID, id.ID.UUID, id.ID.NGUID, id.ID.EUI64)},
 		Limits: id.Limits(), Access: access(anaStates, id.State), Vectors: true,
 		Local: info.Local.String(), Remote: info.Remote.String(),
 	}
-	if f.Identity.Weak = id.ID.None(); f.Identity.Weak {
+	if f.Identity.Weak {
 		f.Identity.Device = fmt.Sprintf("serial.%s.ns%d", id.Serial, id.NSID)
 	}
 	if p.cfg.WWID != "" && id.ID.Matches(p.cfg.WWID) {
@@ -160,7 +164,7 @@ func (q *nvmeQueue) Refresh(ctx context.Context) (f datapath.Facts, err error) {
 // is all that counts, and a controller need not know the rest. Not while the
 // identity is in question.
 func (q *nvmeQueue) look(ctx context.Context) (datapath.Facts, error) {
-	if q.gate == 0 {
+	if q.gate == 0 && q.profile.ReportsANA() {
 		state, err := q.c.Access(ctx, q.p.volume.NSID)
 		now := q.profile
 		now.State = state

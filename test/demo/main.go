@@ -48,10 +48,10 @@ func main() {
 }
 
 const intro = `
-%s processes stand for the two controllers, A and B, of
-%s. csi-mpath joins both paths of a volume to
-one device in user space. A load writes to it, and reads back and checks what it
-wrote, while the paths are broken one after the other.
+%s processes stand for the controllers, A and B, of
+%s. csi-mpath joins both
+paths of a volume to one device in user space. A load writes to it, and reads back
+and checks what it wrote, while the paths are broken one after the other.
 
 `
 
@@ -63,10 +63,10 @@ type show struct {
 
 func run(ctx context.Context, bin string, own bool) (err error) {
 	s := &show{}
-	who, what := "Two tgt", "a storage array"
+	who, what := "Two tgt", "a storage array over iSCSI"
 	s.volumes = []*shown{{name: "iSCSI", own: own}}
 	if own {
-		who, what = "csi-mpath target", "two storage arrays, one over iSCSI, one over NVMe/TCP"
+		who, what = "Four csi-mpath target", "two storage arrays, one iSCSI and one NVMe/TCP"
 		s.volumes = append(s.volumes, &shown{name: "NVMe/TCP", own: true, nvme: true})
 	}
 	fmt.Printf(intro, who, what)
