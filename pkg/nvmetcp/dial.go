@@ -70,14 +70,13 @@ func (c *Controller) within(ctx context.Context, f func(context.Context) error) 
 
 // bringAdmin makes the controller: admin queue, authentication, CC.EN, Identify.
 func (c *Controller) bringAdmin(ctx context.Context, kato time.Duration) (err error) {
-	sh := shape{controls: adminDepth, standing: maxEvents, capsule: pdu.AdminCapsuleData}
+	sh := shape{controls: adminEntries - maxEvents - 1, standing: maxEvents, capsule: pdu.AdminCapsuleData}
 	if c.admin, err = c.open(ctx, sh); err != nil {
 		return err
 	}
 	conn := c.admin.link.Sock.Conn()
 	c.info.Local, c.info.Remote = conn.LocalAddr(), conn.RemoteAddr()
-	entries := adminDepth + maxEvents + 1
-	h := nvme.ConnectCommand{SQSize: uint16(entries - 1), KeepAlive: uint32(kato.Milliseconds())}
+	h := nvme.ConnectCommand{SQSize: adminEntries - 1, KeepAlive: uint32(kato.Milliseconds())}
 	r, err := c.join(ctx, c.admin, h, nvme.AnyController)
 	if err != nil {
 		return err

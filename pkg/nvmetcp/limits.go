@@ -27,12 +27,11 @@ const (
 	// defaultQueues and maxQueues bound Config.Queues.
 	defaultQueues = 1
 	maxQueues     = 64
-	// adminDepth is the admin queue's commands that are outstanding at most,
-	// without events; ioControls are those kept on an I/O queue for what is no
-	// blk.Command.
-	adminDepth = 24
-	ioControls = 4
-	// maxEvents is the most Asynchronous Event Requests outstanding.
+	// adminEntries is the size of the admin queue: the least that every controller
+	// has. ioControls are the commands kept on an I/O queue for what is no blk.Command.
+	adminEntries = 32
+	ioControls   = 4
+	// maxEvents is the most Asynchronous Event Requests outstanding, on the admin queue.
 	maxEvents = 4
 	// maxNamespaces is the most namespaces of one controller.
 	maxNamespaces = 1024

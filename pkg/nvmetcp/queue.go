@@ -61,7 +61,8 @@ type shape struct {
 // newQueue makes the codec of a connection that agreed on send and recv.
 func newQueue(c *Controller, sh shape, maxData uint32, send, recv pdu.Layout, clock *wire.Clock) *queue {
 	q := &queue{c: c, id: sh.id, send: send, recv: recv, capsule: sh.capsule, depth: sh.depth}
-	tasks := wire.NewTasks(wire.IDs{Bits: 16, None: 0xFFFF}, sh.depth, runtime.GOMAXPROCS(0), sh.controls, sh.standing)
+	homes := (runtime.GOMAXPROCS(0)-1)/max(c.cfg.Queues, 1) + 1 // lanes that share it
+	tasks := wire.NewTasks(wire.IDs{Bits: 16, None: 0xFFFF}, sh.depth, homes, sh.controls, sh.standing)
 	q.extra = make([]extra, tasks.Len())
 	set := wire.Setup{Tasks: tasks, Clock: clock, Codec: q, MaxData: int(min(maxData, pdu.MaxData)), Overhead: pdu.MaxHeader + pdu.DigestLen}
 	if send.DataDigest {
