@@ -25,7 +25,7 @@ var bugs = []bug{
 		{"pkg/wire/link.go", "l.ending.Store(true)\n", "l.ending.Store(true)\n\tl.Wake()\n"},
 		{"pkg/iscsi/session.go", "s.cause.CompareAndSwap(nil, e)\n\ts.link.Stop()", "s.cause.CompareAndSwap(nil, e)\n\tgo s.link.Stop()"},
 		{"pkg/wire/link.go", "l.Stop() // waits for an abort under way\n\tif l.sender.Or(senderClosed)&senderBusy != 0 {\n\t\t<-l.senderGone\n\t}",
-			"go s.abortSocket()\n\tif s.sender.Or(senderClosed)&senderBusy != 0 {\n\t\tgo func() { <-s.senderGone }()\n\t}"},
+			"go l.Stop()\n\tif l.sender.Or(senderClosed)&senderBusy != 0 {\n\t\tgo func() { <-l.senderGone }()\n\t}"},
 	}},
 	{"double completion: an early answer completes at once and again", []edit{
 		{"pkg/wire/flow.go", "f.limbo = append(f.limbo, k)\n\t\treturn\n", "f.limbo = append(f.limbo, k)\n\t\tk.Unit.Sink.Complete(c)\n\t\treturn\n"},
