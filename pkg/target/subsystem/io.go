@@ -29,7 +29,8 @@ func (t *task) ioWants() (uint32, nvme.Status) {
 		}
 		return uint32(n), nvme.Success
 	case nvme.OpDataset:
-		return uint32(t.cmd.Ranges()) * nvme.RangeLen, nvme.Success
+		// Linux always sends room for all ranges there may be.
+		return max(uint32(t.cmd.Ranges())*nvme.RangeLen, min(t.cmd.SGL.Len, nvme.MaxRanges*nvme.RangeLen)), nvme.Success
 	case nvme.OpReserveReport:
 		n := t.cmd.ReportLen()
 		if n == 0 || n > serve.MaxTransfer {

@@ -36,3 +36,20 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		}
 	}
 }
+
+func TestADeallocationMayComeWithRoomForAllRanges(t *testing.T) {
+	r := newRig(t, nil)
+	c := r.host(1, 1).io
+	for _, spare := range []int{0, nvme.RangeLen, (nvme.MaxRanges - 1) * nvme.RangeLen} {
+		c.good(c.write1(0, pattern(1, 4096)))
+		list := append(nvme.Range{LBA: 0, Blocks: 8}.Append(nil), make([]byte, spare)...)
+		c.good(c.send(nvme.Dataset(1, 1, nvme.DatasetDeallocate), list))
+		c.good(c.write1(16, pattern(2, 512)))
+		c.good(c.start(nvme.Dataset(1, 1, nvme.DatasetDeallocate), list))
+		if !bytes.Equal(c.read1(0, 8), make([]byte, 4096)) {
+			t.Errorf("%d spare bytes: not deallocated", spare)
+		}
+	}
+	short := make([]byte, nvme.RangeLen)
+	c.bad(c.send(nvme.Dataset(1, 2, nvme.DatasetDeallocate), short), nvme.SGLLengthInvalid.Final())
+}
