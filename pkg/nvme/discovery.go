@@ -25,6 +25,8 @@ const (
 	// SecureRequired and SecureNotRequired are TREQ bits 1:0.
 	SecureRequired    = 1
 	SecureNotRequired = 2
+	// NoFlowControl is TREQ bit 2: queues without flow control are to be had.
+	NoFlowControl = 4
 
 	// SecurityNone and SecurityTLS13 are SECTYPE of TCP records.
 	SecurityNone  = 0

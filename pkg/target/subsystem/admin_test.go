@@ -274,6 +274,9 @@ func TestTheDirectoryOfOneSubsystem(t *testing.T) {
 	if records[1].Address != "10.0.0.2" || records[1].Service != "4420" || records[1].Subsystem != DefaultName || records[1].PortID != 2 {
 		t.Errorf("%+v", records[1])
 	}
+	if records[0].Requirements != nvme.NoFlowControl || records[0].Security != nvme.SecurityNone {
+		t.Errorf("nvme-cli would try TLS for %+v", records[0])
+	}
 	h.admin.good(h.admin.start(nvme.SetFeature(0, nvme.FeatureAsyncConfig, nvme.AsyncDiscovery), nil))
 	aer := h.admin.start(nvme.AsyncEvent(), nil)
 	h.admin.open(aer)

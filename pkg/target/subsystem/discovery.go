@@ -21,13 +21,15 @@ func (m *Machine) records(host string) (out []nvme.Record) {
 }
 
 // record is how the subsystem is reached at the portal; false: not at all.
+// Whether it is by TLS is left unsaid: nvme-cli 2.3 takes "not required" for a
+// reason to try.
 func (p *portal) record(subsystem string) (r nvme.Record, ok bool) {
 	host, port, err := net.SplitHostPort(p.Address)
 	if err != nil {
 		return r, false
 	}
 	r = nvme.Record{Transport: nvme.TransportTCP, Family: nvme.FamilyIPv4, Subtype: nvme.SubtypeNVM,
-		Requirements: nvme.SecureNotRequired, PortID: p.TPGT, ControllerID: nvme.AnyController, AdminQueue: adminDepth,
+		Requirements: nvme.NoFlowControl, PortID: p.TPGT, ControllerID: nvme.AnyController, AdminQueue: adminDepth,
 		Service: port, Subsystem: subsystem, Address: host}
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Is6() { // a scope does not matter
 		r.Family = nvme.FamilyIPv6
