@@ -76,6 +76,9 @@ type Verdict struct {
 	Class    PathStatus
 	Status   Status // for the client when the class is TargetError or retries end
 	Evidence Evidence
+	// After is how long the target wants to be left alone before a retry, in steps
+	// of 100 ms; 0: it does not say.
+	After uint16
 }
 
 // Command is one part of a request, given to one path.

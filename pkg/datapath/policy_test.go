@@ -148,6 +148,28 @@ func TestBusyForEverEndsAtTheCommandTimeout(t *testing.T) {
 	})
 }
 
+func TestATargetThatAsksForTimeIsLeftAloneForSoLong(t *testing.T) {
+	for _, class := range []blk.PathStatus{blk.Retry, blk.RetryLater, blk.Busy} {
+		for after, want := range map[uint16]time.Duration{12: 1200 * time.Millisecond, 65535: 15 * time.Second} { // half of CommandTimeout
+			withDevice(t, 1, nil, func(r *rig) {
+				c := newClient(t, r.dev)
+				w := c.write(0, 1)
+				synctest.Wait()
+				r.paths[0].answer(0, blk.Verdict{Class: class, Status: blk.IOError, After: after})
+				start := time.Now()
+				for !r.paths[0].answer(0, good) {
+					time.Sleep(10 * time.Millisecond)
+					synctest.Wait()
+				}
+				synctest.Wait()
+				if d := time.Since(start); !c.answered(w) || w.Status != blk.OK || d < want || d > want+time.Second {
+					t.Errorf("%v, after %d: %v, sent again after %v, want %v", class, after, w.Status, d, want)
+				}
+			})
+		}
+	}
+}
+
 func TestARefusalByAccessStateMovesOnAtOnceAndKeepsThePath(t *testing.T) {
 	withDevice(t, 2, nil, func(r *rig) {
 		c, w := lossOf(r, func(c *client) *blk.Request { return c.write(0, 1) })
@@ -336,4 +358,21 @@ func TestARequestWhosePathWasLostIsNotGivenUpForOneBusyLongAfter(t *testing.T) {
 			t.Fatalf("answered %v, status %v", c.answered(q), q.Status)
 		}
 	})
+}
+
+func TestTheResultOfAWaveIsItsWorstVerdict(t *testing.T) {
+	for a := range classes {
+		for _, after := range []uint16{0, 1, 65535} {
+			v := blk.Verdict{Class: blk.PathStatus(a), Status: blk.Conflict, After: after}
+			if got := unpack(pack(v)); got != v {
+				t.Errorf("%+v became %+v", v, got)
+			}
+			for b := range classes {
+				w := blk.Verdict{Class: blk.PathStatus(b), Status: blk.IOError}
+				if severity[a] > severity[b] && pack(v) <= pack(w) {
+					t.Errorf("%+v does not outrank %+v", v, w)
+				}
+			}
+		}
+	}
 }

@@ -8,8 +8,8 @@ import (
 
 // judge decides what becomes of a request whose wave ended. Runner only.
 func (l *Lane) judge(s *slot) {
-	class, st := unpack(s.result.Load())
-	if class == blk.Good {
+	v := unpack(s.result.Load())
+	if v.Class == blk.Good {
 		l.retry(s) // its next wave
 		return
 	}
@@ -17,7 +17,7 @@ func (l *Lane) judge(s *slot) {
 	s.again, s.heldAt = true, 0
 	s.sent, s.synced = 0, false // the whole request again: a part alone could be split by a newer write
 	s.tries++
-	switch class {
+	switch v.Class {
 	case blk.PathLost:
 		l.elsewhere(s)
 	case blk.WrongState:
@@ -27,26 +27,26 @@ func (l *Lane) judge(s *slot) {
 		l.dev.suspend(lv)
 		l.elsewhere(s)
 	case blk.Retry, blk.Aborted:
-		if s.tries <= sameRetries {
+		if s.tries <= sameRetries && v.After == 0 {
 			l.retry(s)
 			return
 		}
-		l.retryLater(s, st)
+		l.retryLater(s, v)
 	case blk.Busy:
 		lv.shrink()
-		l.retryLater(s, st)
+		l.retryLater(s, v)
 	case blk.RetryLater:
 		s.avoid = lv
-		l.retryLater(s, st)
+		l.retryLater(s, v)
 	case blk.OtherPathOnce:
 		if s.hardware || len(l.dev.table.Load().best()) < 2 {
-			l.reply(s, st)
+			l.reply(s, v.Status)
 			return
 		}
 		s.hardware, s.avoid = true, lv
 		l.retry(s)
 	default:
-		l.reply(s, st)
+		l.reply(s, v.Status)
 	}
 }
 
@@ -60,8 +60,10 @@ func (l *Lane) elsewhere(s *slot) {
 // retryLater backs off, up to the command timeout counted from the first of
 // the failures in a row that are the device's (I6). Time without any usable
 // path does not count (I5), nor does what its paths failed before: a request
-// that waited long for a fence is not given up for one BUSY.
-func (l *Lane) retryLater(s *slot, st blk.Status) {
+// that waited long for a fence is not given up for one BUSY. A target that says
+// how long it wants to be left alone is left alone, but not for so long that no
+// time remains to try again.
+func (l *Lane) retryLater(s *slot, v blk.Verdict) {
 	if l.closed.Load() {
 		l.reply(s, blk.Cancelled)
 		return
@@ -74,14 +76,15 @@ func (l *Lane) retryLater(s *slot, st blk.Status) {
 		since = t.since
 	}
 	if time.Since(since) > l.dev.cfg.CommandTimeout {
-		if st == blk.OK {
-			st = blk.IOError
+		if v.Status == blk.OK {
+			v.Status = blk.IOError
 		}
-		l.reply(s, st)
+		l.reply(s, v.Status)
 		return
 	}
 	s.delay = min(max(2*s.delay, busyDelayMin), busyDelayMax)
-	l.later(s, s.delay)
+	asked := time.Duration(v.After) * 100 * time.Millisecond
+	l.later(s, max(s.delay, min(asked, l.dev.cfg.CommandTimeout/2)))
 }
 
 // full reports whether the path's window is used up.

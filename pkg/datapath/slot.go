@@ -90,12 +90,23 @@ var severity = [...]uint32{
 	blk.WrongState: 5, blk.LUNGone: 6, blk.OtherPathOnce: 7, blk.PathLost: 8, blk.TargetError: 9,
 }
 
+// classes is severity the other way round.
+var classes = func() (c [len(severity)]blk.PathStatus) {
+	for class, s := range severity {
+		c[s] = blk.PathStatus(class) //nolint:gosec // a dozen of them
+	}
+	return c
+}()
+
+// pack makes a number of a verdict, the larger the more it counts; of equal
+// classes the one that wants the longest wait.
 func pack(v blk.Verdict) uint32 {
-	return severity[v.Class]<<16 | uint32(v.Class)<<8 | uint32(v.Status)
+	return severity[v.Class]<<24 | uint32(v.After)<<8 | uint32(v.Status)
 }
 
-func unpack(w uint32) (blk.PathStatus, blk.Status) {
-	return blk.PathStatus(w >> 8), blk.Status(w)
+// unpack is pack the other way round; evidence was passed on already.
+func unpack(w uint32) blk.Verdict {
+	return blk.Verdict{Class: classes[w>>24], After: uint16(w >> 8), Status: blk.Status(w)} //nolint:gosec // its bytes
 }
 
 // clearResult begins a wave. Nearly always there is nothing to clear, and a

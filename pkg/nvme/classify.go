@@ -4,7 +4,7 @@ import "github.com/csi-mpath/csi-mpath/pkg/blk"
 
 // Classify says what the completion of a command of kind op means: for the
 // command (class, client's status) and for the namespace (evidence). It never
-// panics, allocates or fails. How long to wait before a retry: Status.Delay.
+// panics, allocates or fails.
 //
 // The table differs from Linux's nvme_decide_disposition where that fails up a
 // path's own error because of DNR: "do not retry" speaks of the subsystem, and
@@ -28,6 +28,16 @@ func Classify(op blk.Op, s Status) blk.Verdict {
 	}
 	if s.DoNotRetry() && !ofPath(s.Code()) && v.Class != blk.LUNGone && v.Class != blk.Aborted {
 		v.Class = blk.TargetError
+	}
+	return v
+}
+
+// Classify is the package's Classify, with how long this controller wants to be
+// left alone before a retry (CRD, CRDT1..CRDT3, Base 4.2.3).
+func (c *Controller) Classify(op blk.Op, s Status) blk.Verdict {
+	v := Classify(op, s)
+	if i := s.RetryDelay(); i > 0 && !s.DoNotRetry() {
+		v.After = c.RetryDelays[i-1]
 	}
 	return v
 }

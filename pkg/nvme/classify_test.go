@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
 )
@@ -126,14 +125,18 @@ func TestB26DoNotRetryIsFinalExceptForPaths(t *testing.T) {
 
 // B-26: CRD=2 with CRDT2=10 waits one second.
 func TestB26ARetryWaitsAsLongAsTheControllerSays(t *testing.T) {
-	crdt := [3]uint16{1, 10, 65535}
-	for _, c := range []struct {
+	c := Controller{RetryDelays: [3]uint16{1, 10, 65535}}
+	for _, r := range []struct {
 		s    Status
-		want time.Duration
-	}{{CommandInterrupted, 0}, {CommandInterrupted.After(1), 100 * time.Millisecond}, {CommandInterrupted.After(2), time.Second},
-		{CommandInterrupted.After(3), 65535 * 100 * time.Millisecond}, {CommandInterrupted.After(2).Final(), 0}} {
-		if got := c.s.Delay(crdt); got != c.want {
-			t.Errorf("%v: %v, want %v", c.s, got, c.want)
+		want uint16
+	}{{CommandInterrupted, 0}, {CommandInterrupted.After(1), 1}, {CommandInterrupted.After(2), 10},
+		{CommandInterrupted.After(3), 65535}, {CommandInterrupted.After(2).Final(), 0}} {
+		got := c.Classify(blk.Read, r.s)
+		if got.After != r.want {
+			t.Errorf("%v: after %d, want %d", r.s, got.After, r.want)
+		}
+		if got.After = 0; got != Classify(blk.Read, r.s) {
+			t.Errorf("%v: %+v", r.s, got)
 		}
 	}
 }

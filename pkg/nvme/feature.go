@@ -6,6 +6,7 @@ const (
 	FeatureQueues            = 0x07
 	FeatureAsyncConfig       = 0x0B
 	FeatureKeepAlive         = 0x0F
+	FeatureHostBehavior      = 0x16
 	FeatureHostID            = 0x81
 	FeatureReserveNotice     = 0x82
 	FeatureReservePersistent = 0x83
@@ -44,6 +45,13 @@ func Queues(n int) uint32 {
 // ParseQueues reads how many I/O queues the value grants, 1..65536: the lesser
 // of the two numbers, since a Fabrics queue is a pair.
 func ParseQueues(v uint32) int { return int(min(v&0xFFFF, v>>16)) + 1 }
+
+// HostBehavior is the data of FeatureHostBehavior (Base 5.1.25.1.14): a host
+// that waits where a status asks for that (ACRE). Controllers never ask others.
+func HostBehavior() []byte { return append([]byte{1}, make([]byte, HostBehaviorLen-1)...) }
+
+// TakesRetryDelays reads it.
+func TakesRetryDelays(b []byte) bool { return len(b) > 0 && b[0]&1 != 0 }
 
 // HostIDExtended is the value of FeatureHostID for 16 bytes.
 const HostIDExtended = 1

@@ -60,7 +60,7 @@ type Controller struct {
 	Events          uint32 // OAES: AsyncNamespace ...
 	Attributes      uint32 // CTRATT
 	Kind            uint8  // CNTRLTYPE; 0 not reported
-	// RetryDelays are CRDT1..CRDT3, in 100 ms: see Status.Delay.
+	// RetryDelays are CRDT1..CRDT3, in 100 ms: see Classify.
 	RetryDelays [3]uint16
 	AdminOps    uint16 // OACS
 	Aborts      uint8  // ACL, 0's based

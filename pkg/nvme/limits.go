@@ -9,6 +9,8 @@ const (
 	IdentifyLen = 4096
 	// ConnectDataLen is the length of the data of Connect, bytes.
 	ConnectDataLen = 1024
+	// HostBehaviorLen is the length of the data of FeatureHostBehavior, bytes.
+	HostBehaviorLen = 512
 	// NQNLen is the field of a name in Connect and discovery data, bytes.
 	NQNLen = 256
 	// MaxNQN is the longest name, bytes (Base 4.7).

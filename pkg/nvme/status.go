@@ -1,9 +1,6 @@
 package nvme
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
 // Status is the status field of a completion without its phase tag (Base
 // 4.2.3): code 7:0, code type 10:8, retry delay 12:11, More 13, Do Not Retry 14.
@@ -32,16 +29,6 @@ func (s Status) More() bool { return s&more != 0 }
 
 // RetryDelay is the index (CRD) of the delay before a retry: 0 none, 1..3 CRDT1..CRDT3.
 func (s Status) RetryDelay() int { return int(s >> 11 & 3) }
-
-// Delay is how long to wait before a retry; crdt are the controller's
-// CRDT1..CRDT3 in units of 100 ms (Base 4.2.3).
-func (s Status) Delay(crdt [3]uint16) time.Duration {
-	i := s.RetryDelay()
-	if i == 0 || s.DoNotRetry() {
-		return 0
-	}
-	return time.Duration(crdt[i-1]) * 100 * time.Millisecond
-}
 
 // Final is the status with Do Not Retry set.
 func (s Status) Final() Status { return s | doNotRetry }

@@ -189,10 +189,23 @@ func (c *Controller) identify(ctx context.Context, kato time.Duration) error {
 	return nil
 }
 
+// offerToWait tells the controller that this host waits before a retry where it
+// is asked to (B-26). A controller that does not take the word for it never asks.
+func (c *Controller) offerToWait(ctx context.Context) error {
+	if c.id.RetryDelays == [3]uint16{} {
+		return nil
+	}
+	_, _, err := c.admin.exec(ctx, nvme.SetFeature(0, nvme.FeatureHostBehavior, 0), nil, nil, nvme.HostBehavior())
+	return err
+}
+
 // bringQueues connects the I/O queues that are granted (B-22).
 func (c *Controller) bringQueues(ctx context.Context) error {
 	if c.id.Kind == nvme.ControllerDiscovery {
 		return fmt.Errorf("%w: this is a discovery controller", ErrNotFound)
+	}
+	if err := c.offerToWait(ctx); err != nil {
+		return err
 	}
 	v, err := c.do(ctx, "set the number of queues", nvme.SetFeature(0, nvme.FeatureQueues, nvme.Queues(c.cfg.Queues)), nil)
 	if err != nil {

@@ -111,3 +111,29 @@ func TestB16IdentifiersAreTheControllersAndZeroesAreNone(t *testing.T) {
 		}
 	})
 }
+
+// B-26: a delay is passed on to whoever retries, and the controller knows that it
+// may ask for one.
+func TestB26ARetryDelayIsAskedForAndPassedOn(t *testing.T) {
+	for crd, want := range []uint16{0, 3, 10, 600} {
+		bubble(t, func(t *testing.T, s *scripted) {
+			s.id.RetryDelays = [3]uint16{3, 10, 600}
+			offered := false
+			s.admin = func(_ *scriptedQueue, c *nvme.Command, data []byte) bool {
+				if c.Opcode == nvme.AdminSetFeatures && c.Feature() == nvme.FeatureHostBehavior {
+					offered = len(data) == nvme.HostBehaviorLen && nvme.TakesRetryDelays(data)
+				}
+				return false
+			}
+			s.io = func(q *scriptedQueue, c *nvme.Command, _ []byte) bool {
+				q.complete(c, 0, nvme.CommandInterrupted.After(crd))
+				return true
+			}
+			_, n, w := s.opened(s.settings())
+			start(t, n, newRead(0, 512))
+			if got, lost := w.outcome(t); lost || got.Verdict.Class != blk.RetryLater || got.Verdict.After != want || !offered {
+				t.Errorf("CRD %d: %+v, offered %v", crd, got.Verdict, offered)
+			}
+		})
+	}
+}

@@ -129,7 +129,7 @@ func (q *queue) end(k *wire.Task, c *nvme.Completion) error {
 	if c.Status.OK() && (k.Cmd.Moved != k.Expected() || k.Unsent() > 0) {
 		return violation("a %v of %d bytes succeeded after %d of them", k.Cmd.Op, k.Expected(), k.Cmd.Moved)
 	}
-	q.Answer(k, nvme.Classify(k.Cmd.Op, c.Status))
+	q.Answer(k, q.c.id.Classify(k.Cmd.Op, c.Status))
 	return nil
 }
 

@@ -18,8 +18,8 @@ func (t *task) adminWants() (uint32, nvme.Status) {
 		}
 		return n, nvme.Success
 	case nvme.AdminSetFeatures:
-		if t.cmd.Feature() == featureBehavior {
-			return behaviorLen, nvme.Success
+		if t.cmd.Feature() == nvme.FeatureHostBehavior {
+			return nvme.HostBehaviorLen, nvme.Success
 		}
 	case nvme.AdminGetFeatures:
 		if t.cmd.Feature() == nvme.FeatureHostID {
@@ -28,12 +28,6 @@ func (t *task) adminWants() (uint32, nvme.Status) {
 	}
 	return 0, nvme.Success
 }
-
-// Host Behavior Support (Base 5.1.25.1.14) and the length of its data, bytes.
-const (
-	featureBehavior = 0x16
-	behaviorLen     = 512
-)
 
 // executeAdmin does an admin command.
 func (t *task) executeAdmin() {
@@ -89,7 +83,7 @@ func (t *task) value(id uint8) (v uint32, ok bool) {
 		return 1, !x.discovery
 	case nvme.FeatureReserveNotice:
 		return x.reserveMask, !x.discovery
-	case featureBehavior:
+	case nvme.FeatureHostBehavior:
 		return 0, true
 	case nvme.FeatureReservePersistent:
 		return 0, !x.discovery && t.m.namespaces[t.cmd.NSID] != nil
@@ -151,8 +145,8 @@ func (t *task) setFeature() {
 		t.m.Rouse()
 	case nvme.FeatureReserveNotice:
 		x.reserveMask = v
-	case featureBehavior:
-		x.retryDelays = t.data[0]&1 != 0 // ACRE
+	case nvme.FeatureHostBehavior:
+		x.retryDelays = nvme.TakesRetryDelays(t.data)
 	default:
 		t.answer(nvme.NotChangeable.Final())
 		return

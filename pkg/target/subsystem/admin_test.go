@@ -104,7 +104,7 @@ func TestHostsAreToldHowLongToWaitIfTheyUnderstand(t *testing.T) {
 		return cid
 	}
 	h.io.bad(full(), nvme.CommandInterrupted)
-	h.admin.good(h.admin.start(nvme.SetFeature(0, featureBehavior, 0), append([]byte{1}, make([]byte, behaviorLen-1)...)))
+	h.admin.good(h.admin.start(nvme.SetFeature(0, nvme.FeatureHostBehavior, 0), nvme.HostBehavior()))
 	h.io.bad(full(), nvme.CommandInterrupted.After(1))
 }
 
