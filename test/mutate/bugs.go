@@ -21,6 +21,10 @@ var bugs = []bug{
 	{"stale write: every fence is over at once", []edit{
 		{"pkg/datapath/doubt.go", "bound := p.tr.FenceBound()", "bound := p.tr.FenceBound() / 1000"},
 	}},
+	{"stale write: a lost NVMe controller is fenced at once", []edit{
+		{"pkg/nvmetcp/config.go", "return 3*kato + quiesce", "return kato / 100"},
+		{"pkg/nvmetcp/config.go", "return 2*kato + quiesce", "return kato / 100"},
+	}},
 	{"reused buffer: a path is retired without waiting for its sender", []edit{
 		{"pkg/wire/link.go", "l.ending.Store(true)\n", "l.ending.Store(true)\n\tl.Wake()\n"},
 		{"pkg/iscsi/session.go", "s.cause.CompareAndSwap(nil, e)\n\ts.link.Stop()", "s.cause.CompareAndSwap(nil, e)\n\tgo s.link.Stop()"},
@@ -71,6 +75,18 @@ var bugs = []bug{
 	{"lost write: what went with a request that failed is answered well", []edit{
 		{"pkg/datapath/unit.go", "\t\tif good {\n\t\t\tl.answer(m, blk.OK)", "\t\tif good || m != s {\n\t\t\tl.answer(m, blk.OK)"},
 	}},
+	{"lost write: an ANA refusal is taken for success", []edit{
+		{"pkg/nvme/classify.go", "return blk.Verdict{Class: blk.WrongState, Status: blk.IOError, Evidence: blk.AccessChanged}", "return blk.Verdict{Class: blk.Good}"},
+	}},
+	{"wrong data: what an R2T asks for is taken from the beginning", []edit{
+		{"pkg/nvmetcp/send.go", "q.payload(j.Task, int(j.Off), n)", "q.payload(j.Task, 0, n)"},
+	}},
+	{"lost answer: a command ID is free before the command is completed", []edit{
+		{"pkg/nvmetcp/receive.go", "if !d.Success {", "if !d.Last {"},
+	}},
+	{"lost answer: a controller outlives one of its queues", []edit{
+		{"pkg/nvmetcp/queue.go", "if q.id != 0 {\n", "if q.id != 0 {\n\t\tq.link.Stop()\n\t\treturn\n\t}\n\tif q.id != 0 {\n"},
+	}},
 	{"dropped path: the last one, for being slow or drained", []edit{
 		{"pkg/datapath/table.go", "want < tierNone; want++", "want < tierMarginal; want++"},
 	}},
@@ -79,6 +95,9 @@ var bugs = []bug{
 	}},
 	{"identity: a unit in question goes on sending", []edit{
 		{"pkg/wire/flow.go", "u.Gate.Doubt()", "_ = u.Gate"},
+	}},
+	{"identity: a namespace goes on while the log of the changed ones is read", []edit{
+		{"pkg/nvmetcp/events.go", "\t\t\tn.suspect()\n", "\t\t\t_ = n.suspect\n"},
 	}},
 	{"identity: a path that shows another volume joins", []edit{
 		{"pkg/datapath/membership.go", "if id.Weak == ref.Weak && id == ref {", "if id.Target == ref.Target {"},
