@@ -35,6 +35,8 @@ const (
 	maxEvents = 4
 	// maxNamespaces is the most namespaces of one controller.
 	maxNamespaces = 1024
+	// fewRegistrants is how many registrants a report has room for at first.
+	fewRegistrants = 15
 	// openR2T is how many transfers one command may have open: what ICReq says.
 	openR2T = 1
 	// maxAuthLegs ends an authentication that goes on for ever.
