@@ -199,3 +199,23 @@ func TestB11TheANALogIsReadAnewAfterEachConnect(t *testing.T) {
 		w.finish(t, n, newRead(0, 512))
 	})
 }
+
+// B-14: a controller need not tell more than that the log changed.
+func TestB14ANamespaceThatMovedOutOfALostGroupIsFoundInItsNewOne(t *testing.T) {
+	bubble(t, func(t *testing.T, s *scripted) {
+		c, _, _ := s.opened(s.settings())
+		s.locked(func() {
+			s.ns.Group = 2
+			s.ana.Groups = []nvme.ANAGroup{{ID: 1, State: nvme.Inaccessible}, {ID: 2, State: nvme.NonOptimized, NSIDs: []uint32{1}}}
+		})
+		for range 2 {
+			if got, err := c.Access(t.Context(), 1); err != nil || got != nvme.NonOptimized {
+				t.Errorf("%v, %v", got, err)
+			}
+		}
+		s.locked(func() { s.ana.Groups[1].State = nvme.Changing })
+		if got, err := c.Access(t.Context(), 1); err != nil || got != nvme.Changing {
+			t.Errorf("%v, %v", got, err)
+		}
+	})
+}

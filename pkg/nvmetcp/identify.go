@@ -124,7 +124,9 @@ func (c *Controller) groupState(ctx context.Context, group uint32) (nvme.AccessS
 }
 
 // Access reads the ANA state alone: for a namespace, identified before, in a
-// state that takes no I/O. Optimized where there is no ANA.
+// state that takes no I/O. Optimized where there is no ANA. Where the state takes
+// none it asks too whether the namespace has moved to another group: controllers
+// need not tell that apart from the news that states changed (B-14).
 func (c *Controller) Access(ctx context.Context, nsid uint32) (nvme.AccessState, error) {
 	c.mu.Lock()
 	group := c.groups[nsid]
@@ -133,5 +135,24 @@ func (c *Controller) Access(ctx context.Context, nsid uint32) (nvme.AccessState,
 		return nvme.Optimized, nil
 	}
 	s, err := c.groupState(ctx, group)
+	if err != nil || s.Usable() {
+		return s, c.cfg.wrap(err)
+	}
+	if now := c.groupOf(ctx, nsid); now != 0 && now != group {
+		s, err = c.groupState(ctx, now)
+	}
 	return s, c.cfg.wrap(err)
+}
+
+// groupOf reads the ANA group of a namespace; 0 is none, or no answer.
+func (c *Controller) groupOf(ctx context.Context, nsid uint32) uint32 {
+	b := make([]byte, nvme.IdentifyLen)
+	if _, err := c.do(ctx, fmt.Sprintf("identify namespace %d", nsid), nvme.Identify(nvme.CNSNamespace, nsid), b); err != nil {
+		return 0
+	}
+	n, err := nvme.ParseNamespace(b)
+	if err != nil {
+		return 0
+	}
+	return n.Group
 }
