@@ -161,7 +161,7 @@ func (c *Controller) adopt(q *queue) error {
 
 // drop ends a queue that the controller does not have after all.
 func (c *Controller) drop(q *queue) {
-	q.dropped.Store(true)
+	q.fate.Store(queueDropped)
 	c.mu.Lock()
 	all := slices.DeleteFunc(slices.Clone(*c.all.Load()), func(o *queue) bool { return o == q })
 	c.all.Store(&all)

@@ -30,14 +30,17 @@ func Dial(ctx context.Context, cfg Config) (*Controller, error) {
 		if err := c.bringAdmin(ctx, cfg.KeepAlive); err != nil {
 			return err
 		}
+		c.clock.Set() // it stood: what is sent before the first tick is not that old
 		go c.ticker()
-		return c.bringQueues(ctx)
+		if err := c.bringQueues(ctx); err != nil {
+			return err
+		}
+		go c.keeper()
+		return c.watchEvents(ctx)
 	})
 	if err != nil {
 		return nil, err
 	}
-	go c.keeper()
-	c.watchEvents()
 	return c, nil
 }
 
@@ -223,7 +226,9 @@ func (c *Controller) bringQueues(ctx context.Context) error {
 			return fmt.Errorf("I/O queue %d: %w", sh.id, err)
 		}
 		h := nvme.ConnectCommand{SQSize: uint16(entries - 1), Attributes: attributes}
-		_, err = c.join(ctx, q, h, c.info.CNTLID)
+		if _, err = c.join(ctx, q, h, c.info.CNTLID); err == nil && !q.fate.CompareAndSwap(queueNew, queueJoined) {
+			err = q.endErr()
+		}
 		var refused nvme.Status
 		switch {
 		case err == nil:

@@ -2,6 +2,7 @@ package nvmetcp
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
@@ -16,18 +17,19 @@ const (
 )
 
 // watchEvents asks for the events that are evidence, and waits for them.
-func (c *Controller) watchEvents() {
-	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.LoginTimeout)
-	defer cancel()
+func (c *Controller) watchEvents(ctx context.Context) error {
 	if want := c.id.Events & (nvme.AsyncNamespace | nvme.AsyncANA); want != 0 {
-		if _, err := c.do(ctx, "configure events", nvme.SetFeature(0, nvme.FeatureAsyncConfig, want), nil); err != nil {
-			return // it has none then: states and sizes are read every so often anyway
+		if _, err := c.do(ctx, "configure events", nvme.SetFeature(0, nvme.FeatureAsyncConfig, want), nil); errors.As(err, new(nvme.Status)) {
+			return nil // it has none then: states and sizes are read every so often anyway
+		} else if err != nil {
+			return err
 		}
 	}
 	for i := range min(int(c.id.AsyncEvents)+1, maxEvents) {
 		c.await(i)
 	}
 	c.admin.link.Kick()
+	return nil
 }
 
 // await sends the i-th Asynchronous Event Request. The reader sends it again when

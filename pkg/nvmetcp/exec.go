@@ -39,11 +39,11 @@ func (q *queue) exec(ctx context.Context, e nvme.Command, gated *wire.Gate, in, 
 	q.link.Kick()
 	select {
 	case <-r.Done:
-	case <-q.c.done:
+	case <-q.over:
 		select {
 		case <-r.Done: // answered in front of the end: a refusal that says why
 		default:
-			return r.answer, 0, q.c.endErr()
+			return r.answer, 0, q.endErr()
 		}
 	case <-ctx.Done():
 		r.Fate.Store(wire.FateAbandoned)
@@ -52,12 +52,15 @@ func (q *queue) exec(ctx context.Context, e nvme.Command, gated *wire.Gate, in, 
 	return r.answer, copy(in, r.Cmd.Buf[:min(int(r.Cmd.Moved), len(r.Cmd.Buf))]), q.c.cfg.wrap(r.Err)
 }
 
-// endErr is the error of a call cut short by the end of the controller.
-func (c *Controller) endErr() error {
-	if err := c.Err(); err != nil {
+// endErr is the error of a call cut short by the end of the queue.
+func (q *queue) endErr() error {
+	if err := q.c.Err(); err != nil {
 		return err
 	}
-	return c.cfg.wrap(ErrClosed)
+	if err := q.cause.Load(); err != nil {
+		return q.c.cfg.wrap(*err)
+	}
+	return q.c.cfg.wrap(ErrClosed)
 }
 
 // do is exec on the admin queue, for commands that must succeed and fill in.

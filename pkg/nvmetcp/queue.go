@@ -28,9 +28,11 @@ type queue struct {
 	depth      int // blk.Commands at most
 	// reviewWanted asks the reader for review. Written by the ticker and the reader.
 	reviewWanted atomic.Bool
-	// dropped: the controller goes on without this queue. Set once, before the end
-	// of its link.
-	dropped atomic.Bool
+	// fate says whether the controller needs the queue. Written by whoever brings
+	// the controller up, and by whoever sees the connection end before that is done.
+	fate  atomic.Uint32
+	cause atomic.Pointer[error] // first cause of its end
+	over  chan struct{}         // closed when reader and sender are gone
 	// extra is what only NVMe knows of each task, by its index.
 	extra []extra
 
@@ -38,6 +40,13 @@ type queue struct {
 	head    pdu.Data
 	landing *wire.Task
 }
+
+// Fates of a queue.
+const (
+	queueNew     = iota // not connected yet: an I/O queue may be refused
+	queueJoined         // its end is the controller's
+	queueDropped        // the controller goes on without it
+)
 
 // extra is a task's part that only NVMe has. The holder of the tag sets ns or
 // req; the sender small, before it publishes the task; the rest is the reader's.
@@ -60,7 +69,10 @@ type shape struct {
 
 // newQueue makes the codec of a connection that agreed on send and recv.
 func newQueue(c *Controller, sh shape, maxData uint32, send, recv pdu.Layout, clock *wire.Clock) *queue {
-	q := &queue{c: c, id: sh.id, send: send, recv: recv, capsule: sh.capsule, depth: sh.depth}
+	q := &queue{c: c, id: sh.id, send: send, recv: recv, capsule: sh.capsule, depth: sh.depth, over: make(chan struct{})}
+	if sh.id == 0 {
+		q.fate.Store(queueJoined)
+	}
 	homes := (runtime.GOMAXPROCS(0)-1)/max(c.cfg.Queues, 1) + 1 // lanes that share it
 	tasks := wire.NewTasks(wire.IDs{Bits: 16, None: 0xFFFF}, sh.depth, homes, sh.controls, sh.standing)
 	q.extra = make([]extra, tasks.Len())
@@ -81,9 +93,11 @@ func (q *queue) renew(k *wire.Task, ns *Namespace, r *request) {
 	x.ns, x.req, x.last, x.bad, x.aborting = ns, r, false, false, false
 }
 
-// Fail implements wire.Owner: a connection takes the whole controller with it.
+// Fail implements wire.Owner: a connection takes the whole controller with it,
+// unless the controller can do without the queue.
 func (q *queue) Fail(cause error) {
-	if q.dropped.Load() {
+	q.cause.CompareAndSwap(nil, &cause)
+	if q.fate.CompareAndSwap(queueNew, queueDropped) || q.fate.Load() == queueDropped {
 		q.link.Stop()
 		return
 	}
@@ -94,7 +108,10 @@ func (q *queue) Fail(cause error) {
 }
 
 // Retired implements wire.Owner.
-func (q *queue) Retired() { q.c.retired() }
+func (q *queue) Retired() {
+	close(q.over)
+	q.c.retired()
+}
 
 // connect makes a connection and agrees on its parameters.
 func (c *Controller) connect(ctx context.Context) (net.Conn, pdu.ICResp, *pdu.ICReq, error) {

@@ -62,6 +62,7 @@ type scriptedQueue struct {
 	connected bool
 	writes    map[uint16]*scriptedWrite
 	aers      []uint16 // CIDs of Async Event Requests held
+	closing   bool     // it ends when its Connect was refused
 	silent    bool     // reads no more, and says no more
 	open      int      // I/O commands under way
 	most      int      // the most there ever were

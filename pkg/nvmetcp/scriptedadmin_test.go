@@ -28,6 +28,9 @@ func (q *scriptedQueue) join(c *nvme.Command, data []byte) {
 	}
 	if q.connected = st == nvme.Success; !q.connected {
 		q.complete(c, 0, st)
+		if q.closing {
+			q.Close()
+		}
 		return
 	}
 	q.complete(c, nvme.ConnectResult{ControllerID: q.s.id.ControllerID}.Value(), st)
