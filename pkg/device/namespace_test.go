@@ -16,7 +16,7 @@ import (
 
 // B-13: the group that takes I/O changes under load. As the target counts, once
 // the host has heard of a change it sends nothing where I/O is refused.
-func TestANAFlipsUnderLoadSendNothingToTheWrongGroup(t *testing.T) {
+func TestB13ANAFlipsUnderLoadSendNothingToTheWrongGroup(t *testing.T) {
 	r := overNVMe(t, 2)
 	r.setAccess(1, datapath.Unavailable)
 	r.open(r.config(), 1)
@@ -64,7 +64,7 @@ func (r *rig) load(n int, v byte) {
 
 // B-14, I1: what was on its way when a namespace became another one is counted
 // and told, and nothing follows.
-func TestWritesInFlightAtARemapAreReportedAndNoneFollows(t *testing.T) {
+func TestB14WritesInFlightAtARemapAreReportedAndNoneFollows(t *testing.T) {
 	r := overNVMe(t, 1)
 	r.open(r.config(), 1)
 	hold, err := r.base.Hold(target.Match{Kind: target.Writes}, false)
@@ -93,7 +93,7 @@ func TestWritesInFlightAtARemapAreReportedAndNoneFollows(t *testing.T) {
 }
 
 // B-17: two gateways may give the same controller ID; the identity decides.
-func TestTwoSubsystemsOfOneNameAndOneVolumeAreTwoPaths(t *testing.T) {
+func TestB17TwoSubsystemsOfOneNameAndOneVolumeAreTwoPaths(t *testing.T) {
 	a, b := overNVMe(t, 1), overNVMe(t, 1)
 	for _, r := range []*rig{a, b} {
 		r.show(r.portals[0], volume{id: 0xa})

@@ -49,7 +49,7 @@ func TestEveryOperationWorksOverTwoPaths(t *testing.T) {
 
 // facts/datapath.md 4 row 1, with real sockets: the lost path's target holds a
 // write, its retry and a newer write go elsewhere, then the old one executes.
-func TestAWriteHeldInALostPathsTargetDoesNotWin(t *testing.T) {
+func TestB18AWriteHeldInALostPathsTargetDoesNotWin(t *testing.T) {
 	overBoth(t, func(t *testing.T, over kind) {
 		inTime(t, func(t *testing.T, fence time.Duration) (late bool) {
 			r := over(t, 2)
