@@ -132,7 +132,7 @@ func (f *nvmeFlags) register(fl *pflag.FlagSet) {
 	fl.Uint32Var(&f.volume.NSID, "nsid", 1, "NVMe/TCP: namespace ID")
 	f.host.register(fl)
 	fl.DurationVar(&f.volume.KeepAlive, "keep-alive", device.DefaultKeepAlive, "NVMe/TCP: keep alive timeout (KATO): a lost controller's writes are taken for dead after two or three of it")
-	fl.IntVar(&f.volume.Queues, "io-queues", 0, "NVMe/TCP: I/O queues per controller; fewer may be granted (default: as many as pay)")
+	fl.IntVar(&f.volume.Queues, "io-queues", 0, "NVMe/TCP: I/O queues per controller; fewer may be granted; more than one pays with several NBD connections (default 1)")
 	fl.BoolVar(&f.volume.HeaderDigest, "header-digest", false, "NVMe/TCP: demand CRC32C on every header")
 	fl.BoolVar(&f.volume.DataDigest, "data-digest", false, "NVMe/TCP: demand CRC32C on all data")
 }

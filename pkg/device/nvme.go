@@ -23,8 +23,8 @@ type NVMe struct {
 	// means DefaultKeepAlive. Two or three of it are how long a lost controller's
 	// writes may live (I3).
 	KeepAlive time.Duration
-	// Queues is how many I/O queues a controller is asked for; 0 leaves it to
-	// package nvmetcp.
+	// Queues is how many I/O queues a controller is asked for; 0 means 1. Lanes are
+	// spread over them.
 	Queues int
 	// HeaderDigest and DataDigest are demands.
 	HeaderDigest, DataDigest bool

@@ -310,7 +310,7 @@ func TestOpenErrorsNamePortalAndCause(t *testing.T) {
 			want   string
 			limit  time.Duration // the first waits for all of it
 		}{
-			"unreachable":  {func(c *device.Config) { r.portals[0].Stop() }, "connection refused", 5 * time.Second},
+			"unreachable":  {func(c *device.Config) { r.portals[0].Stop() }, "connection refused", 2 * time.Second},
 			"wrong target": {func(c *device.Config) { c.Protocol = r.elsewhere(true, false) }, "not", patience},
 			"wrong LUN":    {func(c *device.Config) { c.Protocol = r.elsewhere(false, true) }, " 7", patience},
 		} {
