@@ -90,9 +90,9 @@ interop: setup build ## our initiator and server against programs we did not wri
 		$$(grep -rl --include='*_test.go' '^//go:build interop' pkg test | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
 .PHONY: soak
-soak: setup-tgt build ## fio with crc32c verify under random path faults: DURATION=5m SEED=1; table and out/soak.json
+soak: setup-tgt build ## fio with crc32c verify under random path faults: DURATION=5m SEED=1 TRANSPORT=iscsi|nvme-tcp; table and out/soak.json
 	@mkdir -p $(OUT)
-	@$(GO) run ./test/soak --bin $(BIN)/csi-mpath --duration $(DURATION) --seed $(SEED) --json $(OUT)/soak.json
+	@$(GO) run ./test/soak --bin $(BIN)/csi-mpath --duration $(DURATION) --seed $(SEED) $(if $(TRANSPORT),--transport $(TRANSPORT)) --json $(OUT)/soak.json
 
 .PHONY: scale
 scale: ## VOLUMES=1000 volumes x 2 paths in one process: memory, idle CPU, all paths back after a shared portal; out/scale.json

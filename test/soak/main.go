@@ -44,11 +44,18 @@ const oneWay = 500 * time.Microsecond
 // calm is the pause between events; a control event looks at as long a time.
 const calm = time.Second
 
+// The transports of a volume.
+const (
+	overISCSI = "iscsi"
+	overNVMe  = "nvme-tcp"
+)
+
 type config struct {
 	bin      string
 	duration time.Duration
 	control  time.Duration
 	seed     uint64
+	over     string
 	json     string
 	strict   bool
 	goals    goals
@@ -60,6 +67,7 @@ func main() {
 	flag.DurationVar(&c.duration, "duration", 5*time.Minute, "how long paths are broken")
 	flag.DurationVar(&c.control, "control", 30*time.Second, "how long they are left alone before")
 	flag.Uint64Var(&c.seed, "seed", 1, "of the fault script and the probes")
+	flag.StringVar(&c.over, "transport", overISCSI, "iscsi, with Debian's tgt for the target, or nvme-tcp, with our own")
 	flag.StringVar(&c.json, "json", "", "file for the report as JSON")
 	flag.BoolVar(&c.strict, "strict", false, "exit with 2 when a time goal was missed")
 	flag.Float64Var(&c.goals.lost, "goal-lost", 50, "median stall after a reset or kill, ms")
@@ -72,7 +80,7 @@ func main() {
 }
 
 func (c *config) main(ctx context.Context) int {
-	rep := &report{Suite: "soak", Seed: c.seed, Duration: c.duration, Load: map[string]any{}}
+	rep := &report{Suite: "soak", Transport: c.over, Seed: c.seed, Duration: c.duration, Load: map[string]any{}}
 	err := c.run(ctx, rep)
 	if err != nil {
 		rep.Failure = err.Error()
@@ -105,7 +113,11 @@ type load struct {
 }
 
 func (c *config) run(ctx context.Context, rep *report) (err error) {
-	r, err := rig.Start(ctx, rig.Options{Bin: c.bin, Size: volume, OneWay: oneWay})
+	if c.over != overISCSI && c.over != overNVMe {
+		return fmt.Errorf("--transport %q is neither %s nor %s", c.over, overISCSI, overNVMe)
+	}
+	nvme := c.over == overNVMe
+	r, err := rig.Start(ctx, rig.Options{Bin: c.bin, Size: volume, OneWay: oneWay, Own: nvme, NVMe: nvme})
 	if err != nil {
 		return err
 	}

@@ -49,13 +49,14 @@ type row struct {
 
 // report is the whole run, as --json writes it.
 type report struct {
-	Suite    string         `json:"suite"`
-	Seed     uint64         `json:"seed"`
-	Duration time.Duration  `json:"duration_ns"`
-	Rows     []row          `json:"rows"`
-	Events   []event        `json:"events"`
-	Load     map[string]any `json:"load"`
-	Failure  string         `json:"failure,omitempty"`
+	Suite     string         `json:"suite"`
+	Transport string         `json:"transport"`
+	Seed      uint64         `json:"seed"`
+	Duration  time.Duration  `json:"duration_ns"`
+	Rows      []row          `json:"rows"`
+	Events    []event        `json:"events"`
+	Load      map[string]any `json:"load"`
+	Failure   string         `json:"failure,omitempty"`
 }
 
 func median[T cmp.Ordered](v []T) T {
