@@ -33,11 +33,6 @@ func (t Type) String() string {
 	return fmt.Sprintf("PDU type %02Xh", uint8(t))
 }
 
-// FromHost reports whether hosts send the type.
-func (t Type) FromHost() bool {
-	return t == TypeICReq || t == TypeH2CTerm || t == TypeCapsuleCmd || t == TypeH2CData
-}
-
 // headerLens are HLEN by type; 0: no such type.
 var headerLens = [...]uint8{InitLen, InitLen, HeaderLen, HeaderLen, CommandLen, HeaderLen, HeaderLen, HeaderLen, 0, HeaderLen}
 
