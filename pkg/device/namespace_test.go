@@ -47,53 +47,6 @@ func TestB13ANAFlipsUnderLoadSendNothingToTheWrongGroup(t *testing.T) {
 	}
 }
 
-// B-13: a transition longer than ANATT costs the controller, not the I/O.
-func TestAGroupTooLongInTransitionIsConnectedAnew(t *testing.T) {
-	r := newNVMeRig(t, 2, subsystem.Config{TransitionTime: time.Second})
-	r.open(r.config(), 2)
-	r.setAccess(1, datapath.Transitioning)
-	r.until("the controller given up", func() bool { r.load(4, 1); return r.dev.Status().Paths[1].Errors > 0 })
-	r.until("connected again, and not used", func() bool {
-		p := r.dev.Status().Paths[1]
-		return p.State == "live" && p.Access == "transitioning" && !p.InUse
-	})
-	r.setAccess(1, datapath.Optimized)
-	r.until("used again", func() bool { return r.dev.Status().Paths[1].InUse })
-}
-
-// B-11: the state is read after each connect; what an earlier controller was told
-// does not count.
-func TestAStateChangedWhileAPathWasAwayIsKnownWhenItIsBack(t *testing.T) {
-	r := overNVMe(t, 2)
-	r.open(r.config(), 2)
-	r.setAccess(1, datapath.Transitioning)
-	r.portals[1].Kill()
-	r.until("the path down", func() bool { r.load(4, 1); return r.saw(datapath.PathDown) == 1 })
-	r.setAccess(1, datapath.Optimized)
-	if err := r.portals[1].Start(); err != nil {
-		t.Fatal(err)
-	}
-	r.until("used again", func() bool { return r.dev.Status().Paths[1].InUse })
-}
-
-// B-22: fewer queues after a reconnect, and more again.
-func TestTheNumberOfQueuesChangesOnReconnect(t *testing.T) {
-	r := newNVMeRig(t, 1, subsystem.Config{Queues: 7})
-	cfg := r.config()
-	p, _ := cfg.Protocol.(device.NVMe)
-	p.Queues = 7
-	cfg.Protocol = p
-	r.open(cfg, 1)
-	for i, queues := range []int{7, 1, 4} {
-		if err := r.sub.SetQueues(queues); err != nil {
-			t.Fatal(err)
-		}
-		r.portals[0].Drop()
-		r.until("the path back", func() bool { p := r.dev.Status().Paths[0]; return p.Connects == uint64(i)+2 && p.InUse })
-		r.load(32, byte(i))
-	}
-}
-
 // load writes n blocks, as many at a time as the lane takes, without an error.
 func (r *rig) load(n int, v byte) {
 	r.Helper()
