@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,6 +31,12 @@ func flags(port int) string {
 	addr, service, _ := strings.Cut(portals[port], ":")
 	return fmt.Sprintf(" -t tcp -a %s -s %s -q %s -I %s", addr, service, hostNQN, hostID)
 }
+
+// Another host.
+const (
+	otherNQN = "nqn.2026-01.io.csi-mpath:other"
+	otherID  = "5b1e4c4a-6f0f-4c1c-9a65-3d1b6a1f0d02"
+)
 
 func (k *kernel) attach(o options) error {
 	k.t.Cleanup(func() {
@@ -66,6 +73,27 @@ func (k *kernel) detach() error {
 		err = fmt.Errorf("controllers are left: %s", out)
 	}
 	return err
+}
+
+// asOther connects port 0 as another host, calls f with that controller's node,
+// and disconnects it. To the kernel it is one more path of the same device: no
+// I/O should run meanwhile.
+func (k *kernel) asOther(f func(node string)) {
+	k.t.Helper()
+	before := k.controllers()
+	addr, service, _ := strings.Cut(portals[0], ":")
+	// As nvme connect does, which takes the host for the one it knows.
+	rig.Must(k.t, os.WriteFile("/dev/nvme-fabrics", fmt.Appendf(nil, "transport=tcp,traddr=%s,trsvcid=%s,nqn=%s,hostnqn=%s,hostid=%s,nr_io_queues=1",
+		addr, service, k.a.nqn(), otherNQN, otherID), 0o600))
+	for _, c := range k.controllers() {
+		if !slices.Contains(before, c) {
+			node := "/dev/" + filepath.Base(c)
+			f(node)
+			rig.Sh(k.t, "nvme disconnect -d "+node)
+			return
+		}
+	}
+	k.t.Fatal("no controller of the other host's")
 }
 
 // controllers are folders in sysfs.

@@ -27,13 +27,11 @@ type nvmet struct {
 	loop      string
 }
 
-var subsystems int
-
 func newNvmet(t *testing.T) array {
 	t.Helper()
 	subsystems++
 	s := &nvmet{name: fmt.Sprint("nqn.2026-01.io.csi-mpath:nvmet", subsystems),
-		id: fmt.Sprintf("6e0c1b1e-3b55-4f4f-8d9b-%012d", subsystems), file: fmt.Sprintf("/run/nvmet%d.img", subsystems)}
+		id: namespaceUUID(subsystems), file: fmt.Sprintf("/run/nvmet%d.img", subsystems)}
 	s.dir = filepath.Join(configfs, "subsystems", s.name)
 	t.Cleanup(func() {
 		if err := s.undo(); err != nil {

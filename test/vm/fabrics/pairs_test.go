@@ -4,6 +4,7 @@ package fabrics
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"testing"
@@ -71,12 +72,22 @@ type pair struct {
 }
 
 var (
+	ourHost    = pair{"our host", newNvmet, newOurs}
+	ourTarget  = pair{"our target", newEstate, newKernel}
 	kernelOnly = pair{"the kernel alone", newNvmet, newKernel}
 )
 
 func pairs() []pair {
-	return []pair{kernelOnly}
+	if os.Getenv("CSI_MPATH_LONG") != "" {
+		return []pair{kernelOnly, ourHost, ourTarget}
+	}
+	return []pair{ourHost, ourTarget}
 }
+
+// subsystems are numbered: their names and namespaces are of one test only.
+var subsystems int
+
+func namespaceUUID(n int) string { return fmt.Sprintf("6e0c1b1e-3b55-4f4f-8d9b-%012d", n) }
 
 // each tells a story for each pair.
 func each(t *testing.T, story func(t *testing.T, a array, h host), allow ...*regexp.Regexp) {

@@ -65,7 +65,7 @@ func TestAnALUAFlipMovesTheIO(t *testing.T) {
 	for i, state := range []string{"groups: [{id: 1, state: non-optimized}]", "groups: [{id: 2, state: non-optimized}]",
 		"groups: [{id: 1, state: standby}]", "groups: [{id: 2, state: standby}]"} {
 		now := (i + 1) % 2 // the portal that is optimized
-		a.change(a.text[strings.Index(a.text, "groups:"):strings.Index(a.text, "\n  luns")], state)
+		rig.Must(t, a.e.Change(a.e.Between("groups:", "\n"), state))
 		rig.Must(t, wait("the priorities", func() error {
 			all, err := a.paths()
 			if err == nil && (all[now].prio != "50" || all[1-now].prio == "50") {
@@ -110,7 +110,7 @@ func TestGrowthReachesTheMap(t *testing.T) {
 	a := begin(t)
 	a.attach()
 	l := a.load()
-	a.change("ram: 64Mi", "ram: 96Mi")
+	rig.Must(t, a.e.Change("ram: 64Mi", "ram: 96Mi"))
 	rig.Sh(t, "iscsiadm -m session --rescan")
 	rig.Must(t, wait("the new size", func() error {
 		out, err := rig.Try("multipathd resize map " + a.wwid + " && blockdev --getsize64 " + a.device())
@@ -128,7 +128,7 @@ func TestALUNThatComesIsFoundByARescan(t *testing.T) {
 	a := begin(t)
 	a.attach()
 	second := a.wwid[1:len(a.wwid)-1] + "1"
-	a.change("  luns:\n", "  luns:\n  - {number: 1, store: {ram: 8Mi}, wwid: naa."+second+"}\n")
+	rig.Must(t, a.e.Change("  luns:\n", "  luns:\n  - {number: 1, store: {ram: 8Mi}, wwid: naa."+second+"}\n"))
 	rig.Sh(t, "iscsiadm -m session --rescan")
 	b := *a
 	b.wwid = "3" + second

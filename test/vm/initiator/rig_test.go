@@ -10,9 +10,6 @@ import (
 	"testing"
 
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/auth"
-	"github.com/csi-mpath/csi-mpath/pkg/target/config"
-	"github.com/csi-mpath/csi-mpath/pkg/target/estate"
-	"github.com/csi-mpath/csi-mpath/test/vm/kmsg"
 	"github.com/csi-mpath/csi-mpath/test/vm/rig"
 )
 
@@ -24,20 +21,22 @@ var portals = [2]string{"127.0.0.1:3260", "127.0.0.2:3260"}
 // array is our target, and the kernel's multipath device over it.
 type array struct {
 	t    *testing.T
-	e    *estate.Estate
+	e    *rig.Estate
 	name string
 	wwid string // as multipath-tools write it: naa's digits after a 3
-	text string // the configuration
 }
 
 var credentials = auth.Credentials{User: "host", Secret: "a long secret", MutualUser: "array", MutualSecret: "another secret"}
+
+// secretFile says the same as credentials.
+const secretFile = "/run/secret.chap"
 
 var arrays int
 
 const configuration = `targets:
 - name: NAME
   initiators: [` + kernelName + `]
-  auth: {secretFile: /secret}
+  auth: {secretFile: ` + secretFile + `}
   portals: [{address: "127.0.0.1:3260", group: 1}, {address: "127.0.0.2:3260", group: 2}]
   groups: [{id: 2, state: non-optimized}]
   luns:
@@ -50,37 +49,12 @@ func begin(t *testing.T) *array {
 	startDaemons(t)
 	arrays++
 	a := &array{t: t, name: fmt.Sprintf("iqn.2026-01.io.csi-mpath:vm%d", arrays), wwid: fmt.Sprintf("6001405c51d3a7b%016d", arrays)}
-	a.text = strings.NewReplacer("NAME", a.name, "WWID", a.wwid).Replace(configuration)
+	rig.Must(t, os.WriteFile(secretFile, fmt.Appendf(nil, "username=%s\npassword=%s\nusername_in=%s\npassword_in=%s\n",
+		credentials.User, string(credentials.Secret), credentials.MutualUser, string(credentials.MutualSecret)), 0o600))
+	a.e = rig.ServeEstate(t, strings.NewReplacer("NAME", a.name, "WWID", a.wwid).Replace(configuration))
 	a.wwid = "3" + a.wwid + "0"
-	var err error
-	a.e, err = estate.Open(a.parse(), estate.Options{Secrets: func(string) (auth.Credentials, error) { return credentials, nil }})
-	rig.Must(t, err)
-	t.Cleanup(func() {
-		if err := a.e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	a.discover()
 	return a
-}
-
-func (a *array) parse() *config.Config {
-	a.t.Helper()
-	c, err := config.Parse([]byte(a.text))
-	rig.Must(a.t, err)
-	return c
-}
-
-// change replaces a piece of the configuration, live.
-func (a *array) change(old, with string) {
-	a.t.Helper()
-	text := strings.Replace(a.text, old, with, 1)
-	if text == a.text {
-		a.t.Fatalf("%q is not there", old)
-	}
-	a.text = text
-	kmsg.Say("%s becomes %s", old, with)
-	rig.Must(a.t, a.e.Apply(a.parse()))
 }
 
 func (a *array) discover() {

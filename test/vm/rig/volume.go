@@ -30,6 +30,14 @@ var deviceNode = regexp.MustCompile(`/dev/nbd[0-9]+`)
 // removed at the end of the test.
 func AttachVolume(t testing.TB, dir, name string, flags ...string) *Volume {
 	t.Helper()
+	v, err := TryAttach(t, dir, name, flags...)
+	Must(t, err)
+	return v
+}
+
+// TryAttach is AttachVolume for what may be refused.
+func TryAttach(t testing.TB, dir, name string, flags ...string) (*Volume, error) {
+	t.Helper()
 	v := &Volume{Name: name, State: filepath.Join(dir, "state")}
 	v.Product = StartProduct(t, append([]string{"attach", "--device", "auto", "--name", name, "--state-dir", v.State}, flags...)...)
 	t.Cleanup(func() {
@@ -39,12 +47,12 @@ func AttachVolume(t testing.TB, dir, name string, flags ...string) *Volume {
 	})
 	_, text, err := v.Await(t.Context(), Serving, 0)
 	if err != nil {
-		t.Fatal(err)
+		return v, err
 	}
 	if v.Device = deviceNode.FindString(text); v.Device == "" {
-		t.Fatalf("no device in %q", text)
+		return v, fmt.Errorf("no device in %q", text)
 	}
-	return v
+	return v, nil
 }
 
 // Restarted waits until the product serves the device again after an event at
