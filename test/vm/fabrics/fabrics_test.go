@@ -23,7 +23,7 @@ func verify(t *testing.T, device string) {
 }
 
 func TestTwoPortsAreOneDevice(t *testing.T) {
-	each(t, func(t *testing.T, a array, h host) {
+	each(t, pairs(), func(t *testing.T, a array, h host) {
 		attached(t, h, options{})
 		if got, err := h.wwid(); err != nil || got != "uuid."+a.uuid() {
 			t.Errorf("the device is %q, %v; want uuid.%s", got, err, a.uuid())
@@ -37,7 +37,7 @@ func TestTwoPortsAreOneDevice(t *testing.T) {
 }
 
 func TestDigestsAreCarried(t *testing.T) {
-	each(t, func(t *testing.T, _ array, h host) {
+	each(t, pairs(), func(t *testing.T, _ array, h host) {
 		attached(t, h, options{digests: true})
 		verify(t, h.device())
 	})
@@ -47,7 +47,7 @@ func TestDigestsAreCarried(t *testing.T) {
 var denied = kmsg.Provoked("nvmet_tcp: failed cmd")
 
 func TestAnANAFlipMovesTheIO(t *testing.T) {
-	each(t, func(t *testing.T, a array, h host) {
+	each(t, pairs(), func(t *testing.T, a array, h host) {
 		attached(t, h, options{})
 		l := rig.StartLoad(t, h.device())
 		for _, worse := range []string{"non-optimized", "inaccessible", "persistent-loss", "change"} {
@@ -68,7 +68,7 @@ func TestAnANAFlipMovesTheIO(t *testing.T) {
 var lostPort = regexp.MustCompile(`nvme nvme\d+: (failed to connect socket|I/O tag|starting error recovery)`)
 
 func TestARemovedPortFailsOverAndHeals(t *testing.T) {
-	each(t, func(t *testing.T, a array, h host) {
+	each(t, pairs(), func(t *testing.T, a array, h host) {
 		attached(t, h, options{})
 		l := rig.StartLoad(t, h.device())
 		for port := range portals {
@@ -88,7 +88,7 @@ func TestARemovedPortFailsOverAndHeals(t *testing.T) {
 }
 
 func TestGrowthIsSeenLive(t *testing.T) {
-	each(t, func(t *testing.T, a array, h host) {
+	each(t, pairs(), func(t *testing.T, a array, h host) {
 		attached(t, h, options{})
 		l := rig.StartLoad(t, h.device())
 		rig.Must(t, a.grow(96*mib))
@@ -112,22 +112,23 @@ func TestOnlyTheRightSecretOpens(t *testing.T) {
 	for _, c := range []struct {
 		name         string
 		demand, have [2]string // the host's and the controller's
-		ok           bool
+		says         string    // our host or the kernel's; "" when it opens
 	}{
-		{"one way", [2]string{right, ""}, [2]string{right, ""}, true},
-		{"two ways", [2]string{right, ctrl}, [2]string{right, ctrl}, true},
-		{"no secret", [2]string{right, ""}, [2]string{}, false},
-		{"another secret", [2]string{right, ""}, [2]string{key(t, 1), ""}, false},
-		{"another secret of the controller", [2]string{right, ctrl}, [2]string{right, key(t, 0)}, false},
+		{"one way", [2]string{right, ""}, [2]string{right, ""}, ""},
+		{"two ways", [2]string{right, ctrl}, [2]string{right, ctrl}, ""},
+		{"no secret", [2]string{right, ""}, [2]string{}, "no host secret is set|Required key not available"},
+		{"another secret", [2]string{right, ""}, [2]string{key(t, 1), ""},
+			"the secrets or NQNs of both ends differ|Key was rejected by service"},
+		{"another secret of the controller", [2]string{right, ctrl}, [2]string{right, key(t, 0)},
+			"does not know the controller secret|Key was rejected by service"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			each(t, func(t *testing.T, a array, h host) {
+			each(t, proving(), func(t *testing.T, a array, h host) {
 				rig.Must(t, a.demand(c.demand[0], c.demand[1]))
 				err := h.attach(options{secret: c.have[0], ctrlSecret: c.have[1]})
-				if !c.ok {
-					t.Logf("refused: %v", err)
-					if err == nil {
-						t.Error("let in")
+				if c.says != "" {
+					if err == nil || !regexp.MustCompile(c.says).MatchString(err.Error()) {
+						t.Errorf("want an error that says %s, got %v", c.says, err)
 					}
 					return
 				}
@@ -137,4 +138,13 @@ func TestOnlyTheRightSecretOpens(t *testing.T) {
 			}, refused)
 		})
 	}
+}
+
+func TestAKernelThatCannotProveItselfIsKeptOut(t *testing.T) {
+	each(t, unable(), func(t *testing.T, a array, h host) {
+		rig.Must(t, a.demand(key(t, 1), ""))
+		if err := h.attach(options{}); err == nil {
+			t.Error("let in")
+		}
+	}, refused)
 }

@@ -5,6 +5,7 @@ package fabrics
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"testing"
@@ -89,9 +90,36 @@ var subsystems int
 
 func namespaceUUID(n int) string { return fmt.Sprintf("6e0c1b1e-3b55-4f4f-8d9b-%012d", n) }
 
-// each tells a story for each pair.
-func each(t *testing.T, story func(t *testing.T, a array, h host), allow ...*regexp.Regexp) {
-	for _, p := range pairs() {
+// proving are the pairs of which both can do DH-HMAC-CHAP: none where the
+// kernel cannot, as Debian's 6.1.
+func proving() []pair {
+	if !kernelProves() {
+		return nil
+	}
+	return pairs()
+}
+
+// unable is our target under a kernel that cannot prove itself, if it is one.
+func unable() []pair {
+	if kernelProves() {
+		return nil
+	}
+	return []pair{ourTarget}
+}
+
+func kernelProves() bool {
+	probe := filepath.Join(configfs, "hosts", "nqn.2026-01.io.csi-mpath:probe")
+	if err := os.Mkdir(probe, 0o755); err != nil {
+		return false
+	}
+	defer func() { _ = os.Remove(probe) }()
+	_, err := os.Stat(filepath.Join(probe, "dhchap_key"))
+	return err == nil
+}
+
+// each tells a story for each of some pairs.
+func each(t *testing.T, all []pair, story func(t *testing.T, a array, h host), allow ...*regexp.Regexp) {
+	for _, p := range all {
 		t.Run(p.name, func(t *testing.T) {
 			kmsg.Watch(t, allow...)
 			a := p.array(t)
