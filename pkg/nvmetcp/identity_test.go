@@ -2,10 +2,12 @@ package nvmetcp
 
 import (
 	"io"
+	"net"
 	"testing"
 
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
 	"github.com/csi-mpath/csi-mpath/pkg/nvme"
+	"github.com/csi-mpath/csi-mpath/pkg/target/subsystem"
 )
 
 func TestB17AnIOQueueJoinsTheControllerOfItsAdminQueue(t *testing.T) {
@@ -37,6 +39,17 @@ func TestB17AnIOQueueJoinsTheControllerOfItsAdminQueue(t *testing.T) {
 			})
 		}
 	})
+}
+
+func TestB17AllQueuesGoToTheAddressThatANameStoodForFirst(t *testing.T) {
+	cfg := onLoopback(t, subsystem.Config{})
+	_, port, _ := net.SplitHostPort(cfg.Portal)
+	cfg.Portal = net.JoinHostPort("localhost", port)
+	c, n, w := dialed(t, cfg)
+	if got, want := c.address(), net.JoinHostPort("127.0.0.1", port); got != want {
+		t.Errorf("the next connection goes to %s, want %s", got, want)
+	}
+	w.finish(t, n, newRead(0, 512))
 }
 
 // B-23: a conflict is final for the command: no retry, no loss of the path.

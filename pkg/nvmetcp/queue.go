@@ -113,10 +113,20 @@ func (q *queue) Retired() {
 	q.c.retired()
 }
 
+// address is where the next connection goes. I/O queues go where the admin queue
+// went: a name may stand for several ports, and the controller is at one of them
+// (B-17).
+func (c *Controller) address() string {
+	if a, ok := c.info.Remote.(*net.TCPAddr); ok && c.cfg.Dial == nil {
+		return a.String()
+	}
+	return c.cfg.Portal
+}
+
 // connect makes a connection and agrees on its parameters.
 func (c *Controller) connect(ctx context.Context) (net.Conn, pdu.ICResp, *pdu.ICReq, error) {
 	req := &pdu.ICReq{HeaderDigest: c.cfg.HeaderDigest, DataDigest: c.cfg.DataDigest, MaxR2T: openR2T}
-	d := wire.Dialer{Portal: c.cfg.Portal, Source: c.cfg.Source, Dial: c.cfg.Dial, Timeout: c.cfg.ConnectTimeout,
+	d := wire.Dialer{Portal: c.address(), Source: c.cfg.Source, Dial: c.cfg.Dial, Timeout: c.cfg.ConnectTimeout,
 		Unacknowledged: c.cfg.PathTimeout, Probe: true}
 	conn, err := d.Connect(ctx)
 	if err != nil {
