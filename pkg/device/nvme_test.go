@@ -66,6 +66,20 @@ func TestAfterAKillTheFenceOfTheDeadProcesssControllersCounts(t *testing.T) {
 	}
 }
 
+func TestAControllerThatMayLiveForHoursIsRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "v.places")
+	p := nvmeOver(file, "a:1")
+	if err := p.note(maxFence+time.Second, "a:1"); err == nil {
+		t.Errorf("taken: the next process would wait %v", nvmeOver(file, "a:1").FenceBound())
+	}
+	if err := p.note(maxFence, "a:1"); err != nil {
+		t.Error(err)
+	}
+	if got := nvmeOver(file, "a:1").FenceBound(); got != maxFence {
+		t.Errorf("the next process waits %v", got)
+	}
+}
+
 func TestWithoutAReadableRecordTheFenceIsTheLongestPossible(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "v.places")
 	cfg := nvmetcp.Config{KeepAlive: DefaultKeepAlive}

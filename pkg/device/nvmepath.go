@@ -102,6 +102,10 @@ func (p *nvmePath) arrived(ctx context.Context, c *nvmetcp.Controller) (*nvme.Pr
 // never gets less: what an earlier process left may be in doubt yet, also at
 // portals that the volume no longer has.
 func (p *nvmePath) note(bound time.Duration, address string) error {
+	if bound > maxFence { // the next process would take the record for damaged, and wait too little
+		return fmt.Errorf("portal %s: its controllers may outlive their connections by %v (KATO in steps of KAS, and CQT), longer than %v",
+			p.portal, bound, maxFence)
+	}
 	p.mu.Lock()
 	p.bound = bound
 	p.mu.Unlock()
