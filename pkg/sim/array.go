@@ -29,6 +29,7 @@ type path struct {
 	hole          [2]bool       // bytes of that direction vanish
 	stands        time.Duration // how long a sender stands in each call
 	down          bool          // connections are refused
+	spoil         int           // so many pieces of data get a wrong byte
 	foreign       bool          // another volume has the number of ours
 	links         []*link
 	born          uint64        // links so far
@@ -281,7 +282,7 @@ func (a *array) feed(l *link, data []byte) {
 		if a.powered[l.path.index] && !l.told {
 			l.told = a.m.tellPower(l.path.index)
 		}
-		if cause := c.Cause(); cause != "" {
+		if cause := c.Cause(); cause != "" && !l.spoiled {
 			a.broken("the target ended a connection: %s", cause)
 		}
 		a.settle()

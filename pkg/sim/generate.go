@@ -168,7 +168,7 @@ func (g *generator) queues() {
 	s.Queues, s.HostQueues = pickOf(g, 1, 2, 8, 8), pickOf(g, 0, 1, 2, 4)
 	s.TargetDepth++ // entries: one of them stays empty
 	s.Align = pickOf(g, 0, 0, 1, 31)
-	s.Digests, s.NoSuccess, s.NoTBKAS = g.IntN(3) == 0, g.IntN(3) == 0, g.IntN(3) == 0
+	s.Digests, s.NoSuccess, s.NoTBKAS = g.IntN(2) == 0, g.IntN(3) == 0, g.IntN(3) == 0
 	if g.IntN(3) == 0 {
 		s.Quiesce = g.between(0, time.Second).Truncate(time.Millisecond)
 	}
@@ -253,6 +253,12 @@ var drawn = []struct {
 	{5, (*generator).order},
 	{3, (*generator).tune},
 	{4, (*generator).lame},
+	{2, (*generator).flips},
+	{5, func(g *generator, at time.Duration) {
+		if g.s.Setup.Digests {
+			g.add(at, 0, "spoil", g.path(), g.count(20))
+		}
+	}},
 	{10, (*generator).orphan},
 	{10, (*generator).stuck},
 }

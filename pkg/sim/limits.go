@@ -25,6 +25,10 @@ const (
 
 	// maxBuffer is the largest room of a connection's two sockets, bytes.
 	maxBuffer = 1 << 20
+	// longPiece is what is mostly payload, bytes.
+	longPiece = 1 << 10
+	// unprotected is how much of a connection has no digest, bytes.
+	unprotected = 128
 	// hotBlocks is where most requests go, so that they overlap.
 	hotBlocks = 48
 	// slots is the depth of a client's lane.

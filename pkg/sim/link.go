@@ -43,10 +43,12 @@ type link struct {
 	fin   bool        // the target closes after pend
 	wakes dice        // of who wakes its reader
 	dice  dice        // of the rest
-	told  bool        // POWER ON OCCURRED goes to its session
-	spy   spy
-	array *array
-	pump  func()
+	// spoiled: something of it was changed on the way.
+	spoiled bool
+	told    bool // POWER ON OCCURRED goes to its session
+	spy     spy
+	array   *array
+	pump    func()
 }
 
 var errKilled = errors.New("sim: the process is dead")

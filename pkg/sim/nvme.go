@@ -156,7 +156,9 @@ func (d *nvmeDialect) moves(s *spy, b []byte) string {
 	var c nvme.Command
 	switch pdu.Type(b[0]) {
 	case pdu.TypeH2CTerm:
-		s.l.array.broken("portal %s: the host ended a connection for an error of the target", s.l.path.address)
+		if !s.l.spoiled {
+			s.l.array.broken("portal %s: the host ended a connection for an error of the target", s.l.path.address)
+		}
 		return ""
 	case pdu.TypeCapsuleCmd:
 	default:

@@ -13,7 +13,8 @@ import (
 // The verbs that a protocol has words for. What only one has:
 //
 //	iSCSI  sense, attention, redirect, logout, ping
-//	NVMe   notice, reset, and commands of kind admin
+//	NVMe   notice, reset, spoil (its connections have digests), and commands of
+//	       kind admin
 //
 // A target that lost power says so over iSCSI alone: over NVMe die lose only shows
 // that what was flushed is there.

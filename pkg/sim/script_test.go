@@ -31,7 +31,7 @@ func TestAScriptThatCannotBePlayedIsRefused(t *testing.T) {
 		"1s slow writes 1 1h", "9999h cut 1", "set streams 101", "set failback 0s", "set merge-deadline 1s", "set selector best",
 		"1s drain", "1s prefer 3", "1s failback 1", "1s tune polling", "1s tune polling 1h", "1s tune fence 1s",
 		"set transport fc", "set queues 0", "set align 32", "set transport nvme-tcp\nset target-depth 2", "set transport nvme-tcp\nset fence-timeout 1s",
-		"1s reset 1", "1s notice 1", "1s hold admin 1 for 1s", "set transport nvme-tcp\n1s ping 1", "set transport nvme-tcp\n1s sense 6 29 0 1",
+		"1s reset 1", "set transport nvme-tcp\n1s spoil 1 1", "1s notice 1", "1s hold admin 1 for 1s", "set transport nvme-tcp\n1s ping 1", "set transport nvme-tcp\n1s sense 6 29 0 1",
 		"set transport nvme-tcp\n1s mute admin 1", "set transport nvme-tcp\n1s hold admin 1 late for 1s",
 	} {
 		if _, err := Parse(strings.NewReader(text)); err == nil {

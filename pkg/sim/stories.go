@@ -141,3 +141,12 @@ func (g *generator) lame(at time.Duration) {
 	}
 	g.add(at, lasts, "delay", g.path(), g.between(wireMax/4, wireMax).String())
 }
+
+// flips are two groups of paths that take turns, each state for less than a second.
+func (g *generator) flips(at time.Duration) {
+	turn := g.between(50*time.Millisecond, time.Second)
+	bad := pickOf(g, "non-optimized", "standby", "transitioning")
+	for i := range 2 + g.IntN(6) {
+		g.add(at+time.Duration(i)*turn, turn, "alua", strconv.Itoa(1+i%2), bad)
+	}
+}

@@ -134,6 +134,7 @@ var verbs = map[string]*verb{
 	"rate":   {"PATH BYTES-PER-SECOND", makeRate, true, ""},
 	"freeze": {"PATH TIME", makeFreeze, true, ""},
 	"down":   {"PATH", makeDown, true, ""},
+	"spoil":  {"PATH COUNT (with digests)", makeSpoil, false, overNVMe},
 	// The target's commands.
 	"hold":   {"KIND COUNT [late]", makeHold, true, ""},
 	"slow":   {"KIND COUNT TIME", makeSlow, false, ""},
@@ -232,6 +233,19 @@ func makeDown(a *args) func(r *run) func() {
 			}
 		}
 		return func() { p.down = false }
+	}
+}
+
+// makeSpoil changes a byte of each of the next pieces of data on a path, whichever
+// way they go. Only digests can tell.
+func makeSpoil(a *args) func(r *run) func() {
+	p, n := a.path(), a.num(10, 1, 1000)
+	if !a.setup.Digests {
+		a.fail(fmt.Errorf("without digests nobody would know"))
+	}
+	return func(r *run) func() {
+		r.path(p).spoil = n
+		return nil
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 type flow struct {
 	segs  []seg
 	bytes int // sent and not consumed
+	sent  int // ever
 	cap   int // of the two socket buffers together
 	last  time.Time
 	dice  dice
@@ -31,8 +32,21 @@ func (l *link) add(f *flow, data []byte) {
 		if pieces > 1 {
 			n = 1 + f.dice.IntN(n)
 		}
+		l.spoil(f, data[:n])
+		f.sent += n
 		l.queue(f, seg{at: l.arrival(f, n), data: data[:n:n]})
 		data = data[n:]
+	}
+}
+
+// spoil changes a byte, if that is the script's wish. What connections begin with
+// has no digest. Mostly long pieces are hit: a wrong header ends the connection,
+// and wrong data is to be met too.
+func (l *link) spoil(f *flow, data []byte) {
+	if l.path.spoil > 0 && f.sent >= unprotected && (len(data) >= longPiece || f.dice.chance(8)) {
+		l.path.spoil--
+		l.spoiled = true
+		data[f.dice.IntN(len(data))] ^= byte(1 + f.dice.IntN(255))
 	}
 }
 
