@@ -20,7 +20,7 @@ const (
 	MaxInCapsule = 64 << 10
 	// NoInCapsule is Config.InCapsule for none.
 	NoInCapsule = -1
-	// defaultData is what one data PDU or R2T is about at most, bytes.
+	// defaultData is what one data PDU has at most, bytes.
 	defaultData = 256 << 10
 	// maxTransferShift is MDTS: 4 MiB, serve.MaxTransfer.
 	maxTransferShift = 10

@@ -44,7 +44,7 @@ type Config struct {
 	// Queues is the most I/O queues of a controller, 1..64; 0 is DefaultQueues.
 	Queues int
 	// MaxH2CData is the most data of one H2CData, and MaxC2HData of one C2HData,
-	// bytes; R2TSize the most that one R2T asks for. 0 is the default.
+	// bytes; 0 is 256 KiB. R2TSize is the most that one R2T asks for; 0 is all.
 	MaxH2CData, MaxC2HData, R2TSize uint32
 	// InCapsule is the most data of an I/O command in its capsule, bytes, a
 	// multiple of 16 up to MaxInCapsule; 0 is DefaultInCapsule, NoInCapsule none.
@@ -121,6 +121,9 @@ func (c *Config) normalize() error {
 		if *v.p < v.lo || *v.p > v.hi {
 			return fmt.Errorf("target %s: %s %d is out of %d..%d", c.Name, v.what, *v.p, v.lo, v.hi)
 		}
+	}
+	if c.R2TSize == 0 {
+		c.R2TSize = serve.MaxTransfer // all at once: hosts have one open per command
 	}
 	for _, p := range []*uint32{&c.MaxH2CData, &c.MaxC2HData, &c.R2TSize} {
 		if *p == 0 {
