@@ -15,7 +15,7 @@ const (
 	adminDepth = 128
 
 	// DefaultInCapsule is what an I/O command may bring in its capsule, bytes.
-	DefaultInCapsule = 8 << 10
+	DefaultInCapsule = 64 << 10
 	// MaxInCapsule keeps a capsule shorter than a receive buffer.
 	MaxInCapsule = 64 << 10
 	// NoInCapsule is Config.InCapsule for none.
