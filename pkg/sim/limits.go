@@ -63,7 +63,7 @@ const (
 	// maxLine bounds a line of a script, bytes.
 	maxLine = 1 << 10
 	// runLimit is the real time one run may take before its worker is given up.
-	runLimit = 90 * time.Second
+	runLimit = 5 * time.Minute
 	// progressEvery is how often a long run reports.
 	progressEvery = 5 * time.Second
 	// shrinkRuns bounds the runs that look for a smaller script, and tries is
