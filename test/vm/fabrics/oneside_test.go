@@ -51,7 +51,7 @@ func TestANamespaceThatComesAndGoesIsSeen(t *testing.T) {
 }
 
 // conflict is what the kernel says of a write by who has lost its registration.
-var conflict = regexp.MustCompile(`reservation conflict error, dev nvme|nvme\d+c\d+n1: I/O Cmd.*\(sct 0x0 / sc 0x83\)`)
+var conflict = regexp.MustCompile(`(reservation conflict|critical nexus) error, dev nvme|nvme\d+c\d+n1: I/O Cmd.*\(sct 0x0 / sc 0x83\)`)
 
 func TestReservationsFenceAHost(t *testing.T) {
 	kmsg.Watch(t, conflict)
