@@ -13,6 +13,10 @@ const (
 	maxLog           = 64 << 20         // bytes read of it
 	maxModulesLine   = 1 << 20          // bytes of one line of depmod's files
 	tbSizeMiB        = 256              // qemu's translated code
+	maxBoots         = 3                // of a machine whose clock may be wrong
+	bootWithin       = time.Minute      // the kernel has measured its clock by then
+	bootLook         = 200 * time.Millisecond
+	bootLog          = 64 << 10 // bytes of the kernel's log until then
 )
 
 // fetchPauses are the waits before each attempt to download a kernel.

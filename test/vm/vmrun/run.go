@@ -87,7 +87,7 @@ func (r *run) run(o *options, k *kernel) (int, error) {
 	}
 	m := &machine{cpus: o.cpus, memory: o.memory, kernel: k.image(), initrd: r.file("initrd"),
 		log: r.file("log"), exit: r.file("exit"), shares: s.Shares, kernelOptions: o.kargs}
-	why := r.wait(qemu, m, o.timeout)
+	why := r.boot(qemu, m, o.timeout)
 	if o.logDir != "" {
 		name := fmt.Sprintf("%s-%s.log", filepath.Base(o.args[0]), o.kernel)
 		why = errors.Join(why, copyFile(filepath.Join(o.logDir, name), m.log, 0o644))
@@ -145,8 +145,42 @@ func environ(host []string) []string {
 	return out
 }
 
+// errClock: the kernel has measured its clock wrongly.
+var errClock = errors.New("the machine's clock is wrong")
+
+// wrongClock is what the kernel says when its measurement of the CPU's counter was
+// disturbed, as it is on a busy host. It may go on with a clock 20 times too fast,
+// in which everything times out.
+var wrongClock = []byte("PIT calibration deviates")
+
+// boot runs the machine; one whose clock may be wrong is started again, a few times.
+func (r *run) boot(qemu string, m *machine, limit time.Duration) error {
+	for try := 1; ; try++ {
+		why := r.wait(qemu, m, limit, try < maxBoots)
+		if !errors.Is(why, errClock) {
+			return why
+		}
+		fmt.Fprintf(os.Stderr, "vmrun: %v (boot %d of %d): once more\n", why, try, maxBoots)
+		if err := os.Remove(r.file("log")); err != nil { // it must not be taken for the next one's
+			return err
+		}
+	}
+}
+
+// clockDoubtful looks at the beginning of the kernel's log.
+func (r *run) clockDoubtful() bool {
+	f, err := os.Open(r.file("log"))
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	b, _ := io.ReadAll(io.LimitReader(f, bootLog))
+	return bytes.Contains(b, wrongClock)
+}
+
 // wait runs qemu, which dies with this process, and says why it had to be ended.
-func (r *run) wait(qemu string, m *machine, limit time.Duration) error {
+// clock: a doubtful one is a reason.
+func (r *run) wait(qemu string, m *machine, limit time.Duration, clock bool) error {
 	signals := make(chan os.Signal, 1)
 	// go test sends SIGQUIT to what takes too long.
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP)
@@ -156,15 +190,27 @@ func (r *run) wait(qemu string, m *machine, limit time.Duration) error {
 	}
 	late := time.NewTimer(limit)
 	defer late.Stop()
-	select {
-	case <-vm.Done():
-		return vm.Wait()
-	case <-late.C:
-		vm.Kill()
-		return fmt.Errorf("timeout: not done within %v", limit)
-	case s := <-signals:
-		vm.Kill()
-		return fmt.Errorf("ended by signal: %v", s)
+	look := time.NewTicker(bootLook)
+	defer look.Stop()
+	for began := time.Now(); ; {
+		select {
+		case <-vm.Done():
+			return vm.Wait()
+		case <-late.C:
+			vm.Kill()
+			return fmt.Errorf("timeout: not done within %v", limit)
+		case s := <-signals:
+			vm.Kill()
+			return fmt.Errorf("ended by signal: %v", s)
+		case <-look.C:
+			if clock && r.clockDoubtful() {
+				vm.Kill()
+				return errClock
+			}
+			if time.Since(began) > bootWithin {
+				look.Stop()
+			}
+		}
 	}
 }
 

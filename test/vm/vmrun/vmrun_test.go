@@ -230,3 +230,21 @@ func TestWhatTheMachineLeavesDecides(t *testing.T) {
 		}
 	}
 }
+
+func TestAKernelThatMeasuredItsClockWronglyIsNoticed(t *testing.T) {
+	r := &run{dir: t.TempDir()}
+	if r.clockDoubtful() {
+		t.Fatal("without a log")
+	}
+	for log, want := range map[string]bool{
+		"[    0.000000] tsc: Detected 2445.426 MHz processor\n":                          false,
+		"[    0.000000] tsc: PIT calibration deviates from HPET: 104031 2445426.\n[ 0.0": true,
+	} {
+		if err := os.WriteFile(r.file("log"), []byte(log), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.clockDoubtful(); got != want {
+			t.Errorf("%q: %v", log, got)
+		}
+	}
+}
