@@ -72,7 +72,7 @@ Exit code 1: a check failed, or a claim is void or not met.`,
 	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object per claim instead of the table")
 	c.Flags().StringSliceVar(&o.Suites, "claim", nil, "which ideas: "+strings.Join(bench.SuiteNames(), ", ")+" (default all)")
 	c.Flags().IntVar(&o.Rounds, "rounds", bench.MinRounds, "rounds of each experiment")
-	c.Flags().DurationVar(&o.Limit, "limit", 10*time.Minute, "longest time for everything; 0: none")
+	c.Flags().DurationVar(&o.Limit, "limit", 15*time.Minute, "longest time for everything; 0: none")
 	c.Flags().StringVar(&o.Plot, "plot", "", "folder for one SVG per idea")
 	c.Flags().BoolVar(&o.Quick, "quick", false, "run everything for a moment: the checks only, no goal counts")
 	c.Flags().BoolVarP(&silent, "silent", "q", false, "no progress on stderr")
