@@ -107,7 +107,7 @@ bench-peers: build ## against nbdkit, qemu and libiscsi, in interleaved rounds (
 	@$(BIN)/bench --bin $(BIN)/csi-mpath $(if $(SUITES),--suites $(SUITES)) $(if $(JSON),--json $(JSON))
 
 .PHONY: bench-seeds
-bench-seeds: build ## the five founding ideas, each against the design it replaced (no root, 11 minutes): JSON=FILE, PLOT=DIR
+bench-seeds: build ## the five founding ideas, each against the design it replaced (no root, 12 minutes): JSON=FILE, PLOT=DIR
 	@$(if $(PLOT),mkdir -p $(PLOT);) $(BIN)/csi-mpath bench seeds $(if $(PLOT),--plot $(PLOT)) $(if $(JSON),--json >$(JSON))
 
 .PHONY: setup-vm

@@ -51,7 +51,8 @@ func Child(what string, in io.Reader, out io.Writer) error {
 // startChild runs one; end ends it and waits.
 func startChild(what string) (out *bufio.Reader, end func(), err error) {
 	c := exec.Command("/proc/self/exe", append(ChildCommand, what)...)
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	// A group of its own: Ctrl-C is for us, who end it when its clients are done.
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	in, err := c.StdinPipe()
 	if err != nil {
 		return nil, nil, err

@@ -79,7 +79,7 @@ func (c *client) loop(to submitter) worker {
 		}
 		c.out = len(c.reqs)
 		ops = -int64(c.out) // the first ones were no answers
-		limit := time.NewTimer(time.Hour)
+		limit := time.NewTicker(settleTime)
 		defer limit.Stop()
 		for {
 			r := c.done.Drain()
@@ -87,7 +87,7 @@ func (c *client) loop(to submitter) worker {
 				if c.out == 0 {
 					return ops, nil
 				}
-				if err := c.sleep(stop, limit); err != nil {
+				if err := c.sleep(limit.C); err != nil {
 					return ops, err
 				}
 				continue
@@ -111,16 +111,19 @@ func (c *client) loop(to submitter) worker {
 	}
 }
 
-func (c *client) sleep(stop *atomic.Bool, limit *time.Timer) error {
+// sleep waits for an answer. Two ticks of limit without any are too long: a
+// timer of its own would be a clock read per sleep.
+func (c *client) sleep(limit <-chan time.Time) error {
 	c.asleep.Store(true)
-	if c.done.Empty() {
-		if stop.Load() {
-			limit.Reset(settleTime)
-		}
+	for ticks := 0; c.done.Empty(); {
 		select {
 		case <-c.wake:
-		case <-limit.C:
-			return checkf("%d requests were not answered within %v", c.out, settleTime)
+			c.asleep.Store(false)
+			return nil
+		case <-limit:
+			if ticks++; ticks == 2 {
+				return checkf("%d requests were not answered within %v", c.out, settleTime)
+			}
 		}
 	}
 	c.asleep.Store(false)
