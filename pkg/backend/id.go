@@ -7,20 +7,6 @@ import (
 	"strings"
 )
 
-// Bounds of names (I6).
-const (
-	MaxName   = 128 // bytes of the name that a creation is asked with (CSI)
-	MaxNode   = 253 // bytes of a node's name
-	MaxPool   = 32  // bytes of a pool's name
-	MaxObject = 63  // bytes of an object's name
-	// MaxEntries bounds a page that asks for no bound, or a larger one.
-	MaxEntries = 500
-	// MaxTunables bounds the tunables of a volume: their number, and the bytes of
-	// all keys and values.
-	MaxTunables      = 32
-	MaxTunablesBytes = 512
-)
-
 // ID names a volume or snapshot within a backend. Both parts are lower-case
 // letters, digits and inner hyphens: they become file names.
 type ID struct{ Pool, Object string }
