@@ -64,7 +64,10 @@ func (r Publish) Check() error {
 	if err := CheckNode(r.Node); err != nil {
 		return err
 	}
-	return CheckInitiator(r.Transport, r.Initiator)
+	if err := CheckInitiator(r.Transport, r.Initiator); err != nil {
+		return err
+	}
+	return r.Auth.Check(r.Transport)
 }
 
 // checkName: names are texts, which any part of a name that came as bytes is not.

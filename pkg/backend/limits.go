@@ -9,6 +9,8 @@ const (
 	// MaxInitiator bounds a node's base name: an epoch must fit behind it, where
 	// 223 bytes are allowed (RFC 7143 4.2.7.2, NVMe base specification 4.7).
 	MaxInitiator = 223 - 33
+	// MaxSecret bounds secrets and their user names, bytes.
+	MaxSecret = 255
 	// MaxEntries bounds a page that asks for no bound, or a larger one.
 	MaxEntries = 500
 	// MaxTunables bounds the tunables of a volume: their number, and the bytes of
