@@ -6,12 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/csi-mpath/csi-mpath/pkg/durable"
 )
 
 // isidVersion is the format of the ISID file. Version 1 is the first.
@@ -90,7 +91,7 @@ func (f *isidFile) fresh() (isid [6]byte) {
 }
 
 func readISIDs(path string) (f isidFile, err error) {
-	b, err := readBounded(path)
+	b, err := durable.Read(path, maxStateFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return isidFile{Version: isidVersion, ISIDs: map[string]string{}}, nil
 	}
@@ -109,49 +110,28 @@ func readISIDs(path string) (f isidFile, err error) {
 	return f, nil
 }
 
-func readBounded(path string) ([]byte, error) {
-	r, err := os.Open(path) //nolint:gosec // a file of our own state directory
+// writeFile replaces path by v as JSON, on stable storage.
+func writeFile(path string, v any) error {
+	b, err := marshal(v)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer func() { _ = r.Close() }()
-	b, err := io.ReadAll(io.LimitReader(r, maxStateFile+1))
-	if err == nil && len(b) > maxStateFile {
-		err = fmt.Errorf("%s is larger than %d bytes", path, maxStateFile)
-	}
-	return b, err
+	return durable.Write(path, b)
 }
 
-// writeFile replaces path by v as JSON, so that a crash leaves the old or the
-// new content, on stable storage.
-func writeFile(path string, v any) error { return replaceFile(path, v, true) }
-
 // replaceFile is writeFile that need not survive more than a kill of this
-// process, when stable is false.
-func replaceFile(path string, v any, stable bool) error {
+// process.
+func replaceFile(path string, v any) error {
+	b, err := marshal(v)
+	if err != nil {
+		return err
+	}
+	return durable.Replace(path, b)
+}
+
+func marshal(v any) ([]byte, error) {
 	b, err := json.MarshalIndent(v, "", " ")
-	if err != nil {
-		return err
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(tmp.Name()) }()
-	if _, err = tmp.Write(append(b, '\n')); err == nil && stable {
-		err = tmp.Sync()
-	}
-	if err = errors.Join(err, tmp.Close()); err != nil {
-		return err
-	}
-	if err = os.Rename(tmp.Name(), path); err != nil || !stable {
-		return err
-	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return append(b, '\n'), err
 }
 
 // errLocked: somebody else holds the lock.

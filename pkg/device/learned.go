@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
+	"github.com/csi-mpath/csi-mpath/pkg/durable"
 )
 
 // learnedVersion is the format of what was learned. Version 1 is the first.
@@ -19,7 +20,7 @@ type learned struct {
 
 // readLearned returns the merge deadline that was found, 0 if none was.
 func readLearned(path string) time.Duration {
-	b, err := readBounded(path)
+	b, err := durable.Read(path, maxStateFile)
 	if err != nil {
 		return 0
 	}
@@ -32,5 +33,5 @@ func readLearned(path string) time.Duration {
 
 // learn keeps what was found. A failure is no reason to disturb the volume.
 func (d *Device) learn(t time.Duration) {
-	_ = replaceFile(d.learned, learned{Version: learnedVersion, MergeDeadline: t}, false)
+	_ = replaceFile(d.learned, learned{Version: learnedVersion, MergeDeadline: t})
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
+	"github.com/csi-mpath/csi-mpath/pkg/durable"
 )
 
 // placesVersion is the format of the file of places. Version 1 is the first.
@@ -69,7 +70,7 @@ func openPlaces(path string) *places {
 }
 
 func readPlaces(path string) (f placesFile, err error) {
-	b, err := readBounded(path)
+	b, err := durable.Read(path, maxStateFile)
 	if err != nil {
 		return f, err
 	}
@@ -148,7 +149,7 @@ func (p *places) put(portal string, at place, portals []string) error {
 			next.Places[o] = place{Address: o} // of no ISID: it may have been anywhere
 		}
 	}
-	if err := replaceFile(p.path, next, false); err != nil {
+	if err := replaceFile(p.path, next); err != nil {
 		return fmt.Errorf("where the session is can not be written down: %w", err)
 	}
 	p.was, p.lost = next.Places, false

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
+	"github.com/csi-mpath/csi-mpath/pkg/durable"
 )
 
 // recordVersion is the format of a volume's record. Version 1 is the first.
@@ -27,7 +28,7 @@ type record struct {
 
 // readRecord returns nil when there is none, or one of another boot.
 func readRecord(path string) (*record, error) {
-	b, err := readBounded(path)
+	b, err := durable.Read(path, maxStateFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

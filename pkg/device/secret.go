@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/csi-mpath/csi-mpath/pkg/durable"
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/auth"
 	nvmeauth "github.com/csi-mpath/csi-mpath/pkg/nvmetcp/auth"
 )
@@ -55,7 +56,7 @@ func readPrivate(what, path string) ([]byte, error) {
 	if st.Mode().Perm()&0o077 != 0 {
 		return nil, fmt.Errorf("%s %s may be read by others (mode %#o): chmod 600 it", what, path, st.Mode().Perm())
 	}
-	b, err := readBounded(path)
+	b, err := durable.Read(path, maxStateFile)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
