@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
+	"github.com/csi-mpath/csi-mpath/pkg/durable"
 	"github.com/csi-mpath/csi-mpath/pkg/nbd"
 	"github.com/csi-mpath/csi-mpath/pkg/pathsel"
 )
@@ -44,13 +45,13 @@ func Open(ctx context.Context, cfg Config) (*Device, error) {
 	if cfg.StateDir == "" {
 		return nil, fmt.Errorf("volume %s: no state directory given", cfg.Name)
 	}
-	if err := stateDir(cfg.StateDir); err != nil {
-		return nil, fmt.Errorf("volume %s: %w", cfg.Name, err)
+	if err := durable.Own(cfg.StateDir); err != nil {
+		return nil, fmt.Errorf("volume %s: state directory: %w", cfg.Name, err)
 	}
 	d := &Device{cfg: cfg}
 	base := filepath.Join(cfg.StateDir, fileName(cfg.Name))
-	if d.unlock, err = lockFile(base+".lock", true); err != nil {
-		if errors.Is(err, errLocked) {
+	if d.unlock, err = durable.Lock(base+".lock", true); err != nil {
+		if errors.Is(err, durable.ErrLocked) {
 			return nil, fmt.Errorf("volume %s is attached already by a process that uses %s; see 'csi-mpath paths'", cfg.Name, cfg.StateDir)
 		}
 		return nil, err

@@ -7,10 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/csi-mpath/csi-mpath/pkg/durable"
 )
@@ -33,7 +30,7 @@ type isids struct{ dir string }
 // get returns the ISIDs of a volume's paths, made and stored at their first use:
 // all at once, since the file is that of all volumes.
 func (s isids) get(keys ...string) ([][6]byte, error) {
-	unlock, err := lockFile(filepath.Join(s.dir, "isids.lock"), false)
+	unlock, err := durable.Lock(filepath.Join(s.dir, "isids.lock"), false)
 	if err != nil {
 		return nil, err
 	}
@@ -132,34 +129,4 @@ func replaceFile(path string, v any) error {
 func marshal(v any) ([]byte, error) {
 	b, err := json.MarshalIndent(v, "", " ")
 	return append(b, '\n'), err
-}
-
-// errLocked: somebody else holds the lock.
-var errLocked = errors.New("locked by another process")
-
-// lockFile takes an exclusive lock that ends with the process. With try it
-// does not wait.
-func lockFile(path string, try bool) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // a file of our own state directory
-	if err != nil {
-		return nil, err
-	}
-	how := unix.LOCK_EX
-	if try {
-		how |= unix.LOCK_NB
-	}
-	for {
-		err = unix.Flock(int(f.Fd()), how)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	if err != nil {
-		_ = f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, errLocked
-		}
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return func() { _ = f.Close() }, nil
 }

@@ -61,8 +61,8 @@ func (d *Device) Keep() { d.keep.Store(true) }
 // forgetRecord removes the record of a volume that no process holds.
 func forgetRecord(stateDir, volume string) error {
 	base := filepath.Join(stateDir, fileName(volume))
-	unlock, err := lockFile(base+".lock", true)
-	if errors.Is(err, errLocked) || errors.Is(err, fs.ErrNotExist) {
+	unlock, err := durable.Lock(base+".lock", true)
+	if errors.Is(err, durable.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {

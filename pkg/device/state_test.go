@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/csi-mpath/csi-mpath/pkg/durable"
 	"github.com/csi-mpath/csi-mpath/pkg/nvmetcp/auth"
 )
 
@@ -138,33 +139,13 @@ func TestFileNamesAreSafeAndDistinct(t *testing.T) {
 	}
 }
 
-func TestAStateDirectoryOthersMayWriteIsRefused(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // that is the point
-		t.Fatal(err)
-	}
-	if err := stateDir(dir); err == nil || !strings.Contains(err.Error(), dir) {
-		t.Fatalf("%v", err)
-	}
-	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(t.TempDir(), link); err != nil {
-		t.Fatal(err)
-	}
-	if err := stateDir(link); err == nil {
-		t.Fatal("a symbolic link was followed")
-	}
-	if err := stateDir(filepath.Join(t.TempDir(), "new", "deep")); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestADetachForgetsAVolumeNobodyHolds(t *testing.T) {
 	dir := t.TempDir()
 	base := filepath.Join(dir, fileName("v"))
 	if err := os.WriteFile(base+".volume", []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	unlock, err := lockFile(base+".lock", true)
+	unlock, err := durable.Lock(base+".lock", true)
 	if err != nil {
 		t.Fatal(err)
 	}

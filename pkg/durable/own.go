@@ -1,0 +1,62 @@
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrLocked: somebody else holds the lock.
+var ErrLocked = errors.New("locked by another process")
+
+// Lock takes an exclusive lock on path, which is made if it is missing, and ends
+// with the process. With try it does not wait, and may return ErrLocked.
+func Lock(path string, try bool) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600) //nolint:gosec // a file of the caller's own
+	if err != nil {
+		return nil, err
+	}
+	how := unix.LOCK_EX
+	if try {
+		how |= unix.LOCK_NB
+	}
+	for {
+		err = unix.Flock(int(f.Fd()), how)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		_ = f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, ErrLocked
+		}
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// Own makes a directory, and refuses one in which somebody else could plant or
+// change files: what lies there decides what is written where.
+func Own(path string) error {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	st, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	switch {
+	case !st.IsDir():
+		return fmt.Errorf("%s is no directory: choose another", path)
+	case ok && int(sys.Uid) != os.Geteuid():
+		return fmt.Errorf("directory %s belongs to user %d: choose another", path, sys.Uid)
+	case st.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("directory %s may be written by others (mode %#o): chmod go-w it, or choose another", path, st.Mode().Perm())
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+package durable
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestADirectoryOthersMayWriteIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // that is the point
+		t.Fatal(err)
+	}
+	if err := Own(dir); err == nil || !strings.Contains(err.Error(), dir) {
+		t.Fatalf("%v", err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(t.TempDir(), link); err != nil {
+		t.Fatal(err)
+	}
+	if err := Own(link); err == nil {
+		t.Fatal("a symbolic link was followed")
+	}
+	if err := Own(filepath.Join(t.TempDir(), "new", "deep")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestALockHasOneHolder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	unlock, err := Lock(path, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Lock(path, true); !errors.Is(err, ErrLocked) {
+		t.Errorf("a second holder: %v", err)
+	}
+	unlock()
+	again, err := Lock(path, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again()
+}
