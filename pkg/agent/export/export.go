@@ -23,6 +23,11 @@ type Exporter interface {
 	Transport() backend.Transport
 	// Portals are where nodes find what is exported.
 	Portals() []backend.Portal
+	// Target is the name under which a volume is served to an initiator: what its
+	// Connection says. All portals serve it under this name. Most exporters have one
+	// for all initiators, which is function Target's; the kernel's nvmet has one for
+	// each, because it cannot end the controllers of one host alone.
+	Target(identity, initiator string) string
 	// Ensure makes the volume served exactly as e says, to exactly those that
 	// e.Access names, and returns when it is: nothing of an initiator that is not
 	// named any more can change the volume from then on (I9): its access is
