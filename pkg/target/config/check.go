@@ -5,24 +5,25 @@ import (
 	"net/netip"
 
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/pkg/strictyaml"
 )
 
 // seen refuses what is given twice.
 type seen map[string]string
 
-func (s seen) once(n node, what, v string) {
+func (s seen) once(n strictyaml.Node, what, v string) {
 	if at, ok := s[v]; ok {
-		n.fail("%s is also that of %s", what, at)
+		n.Fail("%s is also that of %s", what, at)
 	}
-	s[v] = n.path
+	s[v] = n.Path()
 }
 
 // check holds what concerns several values.
-func (c *Config) check(n node) {
+func (c *Config) check(n strictyaml.Node) {
 	names, files, ids, doors := seen{}, seen{}, seen{}, map[string]bool{}
-	for i, at := range n.key("targets").list(maxTargets) {
+	for i, at := range n.Key("targets").List(maxTargets) {
 		t := &c.Targets[i]
-		names.once(at.key(t.keys().name), t.Name, t.Name)
+		names.once(at.Key(t.keys().name), t.Name, t.Name)
 		t.checkPortals(at, doors)
 		t.checkGroups(at)
 		t.checkLUNs(at, files, ids)
@@ -49,20 +50,20 @@ func (t *Target) open() bool {
 
 // checkPortals also refuses an address that another kind of target has: doors
 // are those known, and whether they are of NVMe/TCP.
-func (t *Target) checkPortals(n node, doors map[string]bool) {
+func (t *Target) checkPortals(n strictyaml.Node, doors map[string]bool) {
 	addresses := seen{}
 	for i, p := range t.Portals {
-		at := n.key("portals")
-		if at.given() {
-			at = at.list(maxPortals)[i].key("address")
+		at := n.Key("portals")
+		if at.Given() {
+			at = at.List(maxPortals)[i].Key("address")
 		}
 		addresses.once(at, p.Address, p.Address)
 		if nvme, ok := doors[p.Address]; ok && nvme != t.NVMe {
-			at.fail("%s serves iSCSI or NVMe/TCP, not both", p.Address)
+			at.Fail("%s serves iSCSI or NVMe/TCP, not both", p.Address)
 		}
 		doors[p.Address] = t.NVMe
 		if a, err := netip.ParseAddrPort(p.Address); err == nil && !a.Addr().IsLoopback() && t.open() && !t.Unauthenticated {
-			at.fail("%s can be reached from other machines, and the target asks nobody for a secret: give it auth.secretFile, or say unauthenticated: true", p.Address)
+			at.Fail("%s can be reached from other machines, and the target asks nobody for a secret: give it auth.secretFile, or say unauthenticated: true", p.Address)
 		}
 	}
 	if len(t.Portals) == 0 {
@@ -70,43 +71,43 @@ func (t *Target) checkPortals(n node, doors map[string]bool) {
 		if t.NVMe {
 			port = DefaultNVMePort
 		}
-		n.key("portals").fail("is empty: leave it out for 127.0.0.1:%d", port)
+		n.Key("portals").Fail("is empty: leave it out for 127.0.0.1:%d", port)
 	}
 }
 
-func (t *Target) checkGroups(n node) {
+func (t *Target) checkGroups(n strictyaml.Node) {
 	ids := seen{}
 	for i, g := range t.Groups {
-		at := n.key("groups").list(maxPortals)[i].key("id")
+		at := n.Key("groups").List(maxPortals)[i].Key("id")
 		ids.once(at, "this group", fmt.Sprint(g.ID, g.ANAGroup))
 		used := false
 		for _, p := range t.Portals {
 			used = used || p.Group == g.ID
 		}
 		if !used {
-			at.fail("no portal is in group %d", g.ID)
+			at.Fail("no portal is in group %d", g.ID)
 		}
 	}
 }
 
-func (t *Target) checkLUNs(n node, files, ids seen) {
+func (t *Target) checkLUNs(n strictyaml.Node, files, ids seen) {
 	numbers, k := seen{}, t.keys()
 	for i, l := range t.LUNs {
-		at := n.key(k.units).list(maxLUNs)[i]
-		numbers.once(at.key(k.number), fmt.Sprintf("%s %d", k.unit, l.Number), fmt.Sprint(l.Number))
+		at := n.Key(k.units).List(maxLUNs)[i]
+		numbers.once(at.Key(k.number), fmt.Sprintf("%s %d", k.unit, l.Number), fmt.Sprint(l.Number))
 		if l.Store.File != "" {
-			files.once(at.key("store").key("file"), l.Store.File, l.Store.File)
+			files.once(at.Key("store").Key("file"), l.Store.File, l.Store.File)
 		}
 		if l.Identity != (scsi.Identity{}) {
-			ids.once(at.key("wwid"), "this identity", l.Identity.NAA+l.Identity.EUI)
+			ids.once(at.Key("wwid"), "this identity", l.Identity.NAA+l.Identity.EUI)
 		}
 		for key, id := range map[string]string{"uuid": l.NVMe.UUID, "nguid": l.NVMe.NGUID, "eui64": l.NVMe.EUI64} {
 			if id != "" {
-				ids.once(at.key(key), "this identity", id)
+				ids.once(at.Key(key), "this identity", id)
 			}
 		}
 	}
 	if len(t.LUNs) == 0 {
-		n.key(k.units).fail("want at least one %s", k.unit)
+		n.Key(k.units).Fail("want at least one %s", k.unit)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/csi-mpath/csi-mpath/pkg/nvme"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/pkg/strictyaml"
 )
 
 func parse(t *testing.T, text string) *Config {
@@ -149,7 +150,7 @@ func TestEveryMistakeIsAnErrorThatNamesItsPlace(t *testing.T) {
 			t.Fatalf("%q is not there", c.old)
 		}
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q for %q: got %v, want %q", cut(c.new), cut(c.old), err, c.want)
+			t.Errorf("%q for %q: got %v, want %q", strictyaml.Cut(c.new), strictyaml.Cut(c.old), err, c.want)
 		}
 	}
 }

@@ -16,14 +16,11 @@ const (
 	maxQueueDepth = 1024
 	maxGroup      = 1<<16 - 1
 	maxDepth      = 4096
-	maxPath       = 4096 // of a file, bytes
 	maxSerial     = 64
 	// maxSize is the largest store, bytes: 1 PiB; maxRAM that of one in memory.
 	maxSize = 1 << 50
 	maxRAM  = 1 << 40
 
-	// shownMost is how much of a wrong value an error quotes, bytes.
-	shownMost = 64
 	// DefaultPort is the iSCSI port (RFC 7143 13.9).
 	DefaultPort = 3260
 	// DefaultNVMePort is that of NVMe/TCP (IANA).

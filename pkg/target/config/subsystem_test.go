@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/csi-mpath/csi-mpath/pkg/nvme"
+
+	"github.com/csi-mpath/csi-mpath/pkg/strictyaml"
 )
 
 func TestATargetWithAnNQNIsASubsystem(t *testing.T) {
@@ -74,7 +76,7 @@ func TestEveryMistakeInASubsystemIsAnErrorThatNamesItsPlace(t *testing.T) {
 			t.Fatalf("%q is not there", c.old)
 		}
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q for %q: got %v, want %q", cut(c.new), cut(c.old), err, c.want)
+			t.Errorf("%q for %q: got %v, want %q", strictyaml.Cut(c.new), strictyaml.Cut(c.old), err, c.want)
 		}
 	}
 }
