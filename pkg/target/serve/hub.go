@@ -5,7 +5,6 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -21,10 +20,7 @@ import (
 type Hub struct {
 	directory *Server
 	greet     Greet
-	// targets, in the order of SendTargets. Written under mu; read by list, which
-	// has the directory's lock and may not wait for mu: Listen takes them the other
-	// way round. What list misses came or went in that moment.
-	targets atomic.Pointer[[]*Server]
+	targets   roster
 
 	mu     sync.Mutex // before the locks of Servers
 	doors  []*Door
@@ -39,8 +35,8 @@ type Door struct {
 	directory *Portal
 
 	// Under h.mu.
-	listener net.Listener // nil while stopped
-	portals  map[*Server]*Portal
+	listener net.Listener          // nil while stopped
+	portals  map[string]*Portal    // by the target's name
 	waiting  map[net.Conn]struct{} // have not said yet for whom they are
 }
 
@@ -61,14 +57,12 @@ type Greet func(c net.Conn) (Greeting, error)
 // NewHub returns a Hub without targets. directory answers the questions which
 // targets there are, and gets what is for nobody.
 func NewHub(directory Served, greet Greet) *Hub {
-	h := &Hub{directory: directory.shell(), greet: greet}
-	h.targets.Store(&[]*Server{})
-	return h
+	return &Hub{directory: directory.shell(), greet: greet, targets: roster{byName: map[string]entry{}}}
 }
 
 // Each calls f for each target. No lock is held: f asks the target's with Look.
 func (h *Hub) Each(f func(s *Server)) {
-	for _, s := range *h.targets.Load() {
+	for _, s := range h.targets.all() {
 		f(s)
 	}
 }
@@ -81,30 +75,20 @@ func (h *Hub) Add(t Served) error {
 	if h.closed {
 		return net.ErrClosed
 	}
-	all := *h.targets.Load()
-	if len(all) >= maxTargets {
-		return fmt.Errorf("target %s: more than %d targets", s.Name(), maxTargets)
-	}
-	for _, o := range all {
-		if o.Name() == s.Name() {
-			return fmt.Errorf("target %s is there already", s.Name())
-		}
-	}
-	all = append(slices.Clone(all), s)
-	h.targets.Store(&all)
-	return nil
+	return h.targets.add(s)
 }
 
 // Remove takes a target away from all doors. Its sessions stay: Close ends it.
 func (h *Hub) Remove(t Served) {
 	s := t.shell()
 	h.mu.Lock()
-	all := slices.DeleteFunc(slices.Clone(*h.targets.Load()), func(o *Server) bool { return o == s })
-	h.targets.Store(&all)
-	for _, d := range h.doors {
-		delete(d.portals, s)
+	defer h.mu.Unlock()
+	if !h.targets.drop(s) {
+		return
 	}
-	h.mu.Unlock()
+	for _, d := range h.doors {
+		delete(d.portals, s.Name())
+	}
 }
 
 // Listen opens a door at addr (host:port, port 0 for any).
@@ -118,7 +102,7 @@ func (h *Hub) Listen(addr string) (*Door, error) {
 	if err != nil {
 		return nil, fmt.Errorf("portal %s: %w", addr, err)
 	}
-	d := &Door{h: h, addr: l.Addr().String(), portals: map[*Server]*Portal{}, waiting: map[net.Conn]struct{}{}}
+	d := &Door{h: h, addr: l.Addr().String(), portals: map[string]*Portal{}, waiting: map[net.Conn]struct{}{}}
 	if d.directory, err = h.directory.join(d.addr, PortalConfig{Address: d.addr}); err != nil {
 		_ = l.Close()
 		return nil, err
@@ -151,7 +135,7 @@ func (d *Door) Add(t Served, pc PortalConfig) (*Portal, error) {
 	s := t.shell()
 	d.h.mu.Lock()
 	defer d.h.mu.Unlock()
-	if !slices.Contains(*d.h.targets.Load(), s) || d.portals[s] != nil {
+	if !d.h.targets.has(s) || d.portals[s.Name()] != nil {
 		return nil, fmt.Errorf("target %s at portal %s: unknown, or there already", s.Name(), d.addr)
 	}
 	if pc.Address == "" {
@@ -161,7 +145,7 @@ func (d *Door) Add(t Served, pc PortalConfig) (*Portal, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.portals[s] = p
+	d.portals[s.Name()] = p
 	return p, nil
 }
 
@@ -169,10 +153,12 @@ func (d *Door) Add(t Served, pc PortalConfig) (*Portal, error) {
 func (d *Door) Remove(t Served) {
 	s := t.shell()
 	d.h.mu.Lock()
-	p := d.portals[s]
-	delete(d.portals, s)
+	p := d.portals[s.Name()]
+	if p != nil && p.s == s {
+		delete(d.portals, s.Name())
+	}
 	d.h.mu.Unlock()
-	if p != nil {
+	if p != nil && p.s == s {
 		s.Leave(p)
 	}
 }
@@ -277,10 +263,8 @@ func (d *Door) route(c net.Conn) {
 func (d *Door) choose(name string) *Portal {
 	d.h.mu.Lock()
 	defer d.h.mu.Unlock()
-	for s, p := range d.portals {
-		if s.Name() == name {
-			return p
-		}
+	if p := d.portals[name]; p != nil {
+		return p
 	}
 	return d.directory
 }

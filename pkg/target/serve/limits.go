@@ -33,8 +33,8 @@ const (
 	// MaxPortals is the most portals of one machine.
 	MaxPortals   = 256
 	maxConns     = 2048
-	maxTargets   = 1024 // of a Hub
-	maxGreetings = 1024 // connections of a Door that have not said yet for whom they are
+	maxTargets   = 16384 // of a Hub
+	maxGreetings = 1024  // connections of a Door that have not said yet for whom they are
 	maxRules     = 1024
 	maxLate      = 4096
 
