@@ -16,6 +16,8 @@ type Options struct {
 	// WriteThrough makes each write durable before it is answered (O_DSYNC): the
 	// unit then says that it has no write cache.
 	WriteThrough bool
+	// Thick keeps the space of what is zeroed: it was reserved.
+	Thick bool
 }
 
 // File is a store in a file or block device. Its methods may run side by side.
@@ -88,9 +90,14 @@ func full(err error) error {
 	return err
 }
 
-// Zero punches a hole, or writes zeroes where that is not offered.
+// Zero punches a hole, or zeroes a range of a thick file; it writes zeroes where
+// that is not offered.
 func (s *File) Zero(off, n uint64) error {
-	err := unix.Fallocate(s.fd(), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(off), int64(n))
+	how := uint32(unix.FALLOC_FL_PUNCH_HOLE)
+	if s.Thick {
+		how = unix.FALLOC_FL_ZERO_RANGE
+	}
+	err := unix.Fallocate(s.fd(), how|unix.FALLOC_FL_KEEP_SIZE, int64(off), int64(n))
 	if err != nil {
 		err = s.writeZeros(off, n)
 	}
@@ -137,8 +144,8 @@ func (s *File) Prefetch(off, n uint64) {
 	}
 }
 
-// Flush is fdatasync.
-func (s *File) Flush() error { return unix.Fdatasync(s.fd()) }
+// Flush is fdatasync; where space is only found then, a lack of it is ErrNoSpace.
+func (s *File) Flush() error { return full(unix.Fdatasync(s.fd())) }
 
 // WriteThrough reports whether completed writes are durable.
 func (s *File) WriteThrough() bool { return s.Options.WriteThrough }

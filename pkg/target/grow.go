@@ -72,3 +72,13 @@ func FileSize(f *os.File) (uint64, error) {
 	}
 	return uint64(end), nil
 }
+
+// SizeOf is the size of the file or block device at a path, bytes.
+func SizeOf(path string) (uint64, error) {
+	f, err := os.Open(path) //nolint:gosec // the administrator's configuration, or the agent's store, names it
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }()
+	return FileSize(f)
+}

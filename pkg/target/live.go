@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/csi-mpath/csi-mpath/pkg/iscsi/auth"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
 )
 
@@ -82,26 +81,6 @@ func (m *Machine) SetMode(n uint32, readOnly, writeThrough, thick bool) error {
 		m.attention(n, senseModeChanged, nil)
 	}
 	return nil
-}
-
-// SetAccess changes who is let in. Sessions of initiators that are not any more
-// end at once, with all their tasks (I9); auth is for the logins to come.
-func (m *Machine) SetAccess(initiators []string, c auth.Credentials) error {
-	if err := c.Check(); err != nil {
-		return fmt.Errorf("target %s: %w", m.cfg.Name, err)
-	}
-	m.cfg.Auth, m.cfg.Initiators = c, slices.Clone(initiators)
-	for _, s := range m.sessions {
-		if !m.admits(s.key.initiator) {
-			m.endSession(s, true)
-		}
-	}
-	return nil
-}
-
-// admits reports whether an initiator may log in, as far as its name decides.
-func (m *Machine) admits(initiator string) bool {
-	return len(m.cfg.Initiators) == 0 || slices.Contains(m.cfg.Initiators, initiator)
 }
 
 // SetDepth changes the command window of the sessions to come.

@@ -35,6 +35,7 @@ type login struct {
 	initiator string
 	discovery bool
 	method    bool // AuthMethod was negotiated
+	cred      auth.Credentials
 	chap      *auth.Target
 	proven    bool
 	seen      map[string]bool
@@ -149,7 +150,7 @@ func (c *conn) introduce(keys pdu.Keys) (bad [2]byte, reply pdu.Keys) {
 		return statusInitiator, nil
 	case c.portal.refusing:
 		return c.portal.refuse, nil
-	case len(m.cfg.Initiators) > 0 && !slices.Contains(m.cfg.Initiators, name):
+	case !m.admits(name):
 		return statusForbidden, nil
 	case named && !l.discovery && (target != m.cfg.Name || m.directory != nil):
 		return statusNotFound, nil
@@ -161,7 +162,8 @@ func (c *conn) introduce(keys pdu.Keys) (bad [2]byte, reply pdu.Keys) {
 		return bad, pdu.Keys{{Key: "TargetAddress", Value: c.portal.redirect}}
 	}
 	l.initiator = name
-	l.proven = !m.cfg.Auth.Enabled()
+	l.cred = m.credentials(name)
+	l.proven = !l.cred.Enabled()
 	if !l.discovery {
 		reply = pdu.Keys{{Key: "TargetPortalGroupTag", Value: strconv.Itoa(int(c.portal.TPGT))}}
 	}
@@ -180,7 +182,7 @@ func (c *conn) security(keys pdu.Keys) (reply pdu.Keys, err error) {
 		want := "None"
 		if !l.proven {
 			want = "CHAP"
-			l.chap = auth.NewTarget(&c.m.cfg.Auth, &c.m.nonces)
+			l.chap = auth.NewTarget(&l.cred, &c.m.nonces)
 		}
 		if !slices.Contains(strings.Split(list, ","), want) {
 			return nil, errAuth

@@ -144,7 +144,7 @@ func (m *Machine) writeRange(t *task, limit uint64) scsi.Sense {
 		return bad
 	}
 	t.durable = t.cmd.Flags&scsi.FUA != 0 || t.unit.uncached()
-	return t.unit.protected()
+	return m.protected(t)
 }
 
 func (m *Machine) doWrite(t *task) {
@@ -177,10 +177,10 @@ func workWrite(t *task) scsi.Sense {
 
 // settle makes what t wrote durable, if that is wanted.
 func (t *task) settle() scsi.Sense {
-	if t.durable && t.unit.Store.Flush() != nil {
-		return senseWriteError
+	if !t.durable {
+		return scsi.Sense{}
 	}
-	return scsi.Sense{}
+	return storeSense(t.unit.Store.Flush())
 }
 
 // doFlush does SYNCHRONIZE CACHE, the whole cache whatever its range, and

@@ -53,7 +53,7 @@ func (m *Machine) modeSense(t *task) {
 		m.check(t, scsi.SenseInvalidCDB)
 		return
 	}
-	c := scsi.Caching{ReadOnly: u.protected() != scsi.Sense{}, DPOFUA: true}
+	c := scsi.Caching{ReadOnly: m.protected(t) != scsi.Sense{}, DPOFUA: true}
 	m.reply(t, c.Append(nil, t.cmd.Op == scsi.OpModeSense10, pages...))
 }
 

@@ -16,7 +16,7 @@ func (m *Machine) doUnmap(t *task) {
 		m.check(t, scsi.SenseInvalidOpcode)
 		return
 	}
-	if bad := u.protected(); bad != (scsi.Sense{}) {
+	if bad := m.protected(t); bad != (scsi.Sense{}) {
 		m.check(t, bad)
 		return
 	}

@@ -80,8 +80,29 @@ func (s *Server) SetMode(n uint32, readOnly, writeThrough, thick bool) error {
 
 // SetAccess is Machine.SetAccess; then nothing of those put out runs any more.
 func (s *Server) SetAccess(initiators []string, c auth.Credentials) error {
-	return s.changeAndWait(func(m *Machine, t *task) bool { return !m.admits(t.sess.key.initiator) },
-		func(m *Machine) error { return m.SetAccess(initiators, c) })
+	return s.changeAndWait((*Machine).banned, func(m *Machine) error { return m.SetAccess(initiators, c) })
+}
+
+// SetGrants is Machine.SetGrants; when over is closed, nothing of those put out,
+// nor a write of those that may only read, runs any more. It waits for nothing.
+func (s *Server) SetGrants(grants map[string]Grant) (changed bool, over <-chan struct{}, err error) {
+	over, err = s.ChangeAndTell(tasks(s.m.banned), func() (err error) {
+		changed, err = s.m.SetGrants(grants)
+		return err
+	})
+	return changed, over, err
+}
+
+// Granted is Machine.Granted.
+func (s *Server) Granted() (out []string) {
+	s.Look(func() { out = s.m.Granted() })
+	return out
+}
+
+// Attached is Machine.Attached.
+func (s *Server) Attached() (out []serve.Attached) {
+	s.Look(func() { out = s.m.Attached() })
+	return out
 }
 
 // SetDepth is Machine.SetDepth.

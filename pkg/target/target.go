@@ -32,6 +32,9 @@ type Config struct {
 	Auth auth.Credentials
 	// Initiators are the names let in; empty means all.
 	Initiators []string
+	// Grants, if not nil, are instead of Auth and Initiators: who is let in, by
+	// name, and nobody else. An empty map lets nobody in.
+	Grants map[string]Grant
 	// Depth is the command window of each session, 1..4096; 0 is DefaultDepth.
 	Depth int
 	// MaxRecv, MaxBurst and FirstBurst are offered in a login, bytes; 0 is the default.
@@ -106,6 +109,9 @@ func (c *Config) normalize() error {
 	}
 	if err := c.Auth.Check(); err != nil {
 		return fmt.Errorf("target %s: %w", c.Name, err)
+	}
+	if err := checkGrants(c.Name, c.Grants); err != nil {
+		return err
 	}
 	if len(c.LUNs) == 0 || len(c.LUNs) > maxLUNs {
 		return errNoLUN

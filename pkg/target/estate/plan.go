@@ -125,7 +125,7 @@ func (l *lun) compare(to config.LUN) (size uint64, err error) {
 	}
 	size = max(to.Store.RAM, to.Store.Size)
 	if to.Store.File != "" {
-		end, err := fileSize(to.Store.File)
+		end, err := target.SizeOf(to.Store.File)
 		if err != nil {
 			return 0, err
 		}
@@ -135,15 +135,6 @@ func (l *lun) compare(to config.LUN) (size uint64, err error) {
 		return 0, fmt.Errorf("%d bytes would shrink it from %d: take the LUN out first", size, l.size)
 	}
 	return size, nil
-}
-
-func fileSize(path string) (uint64, error) {
-	f, err := os.Open(path) //nolint:gosec // the administrator's configuration names it
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = f.Close() }()
-	return target.FileSize(f)
 }
 
 // prepare opens what is new of a target.

@@ -101,6 +101,11 @@ func (q *Turn) unqueue(t *Task) {
 	// one. Not now: who ends this task may be about to end the next.
 	t.queued = false
 	q.waiting = slices.DeleteFunc(q.waiting, func(o *Task) bool { return o == t })
+	waits := t.waits
+	t.waits = nil
+	for _, w := range waits {
+		w.one()
+	}
 }
 
 // wait is somebody who waits for jobs to be over.
@@ -124,6 +129,34 @@ func (m *Core) WhenOver(match func(t *Task) bool, then func()) {
 		if match(t) {
 			t.waits = append(t.waits, w)
 			w.left++
+		}
+	}
+	w.one()
+}
+
+// WhenStill calls then once the jobs that match, running or still waiting for
+// their turn, are over or ended; at once if there are none. Jobs that come later
+// do not count.
+func (m *Core) WhenStill(match func(t *Task) bool, then func()) {
+	w := &wait{then: then, left: 1}
+	note := func(t *Task) {
+		if match(t) {
+			t.waits = append(t.waits, w)
+			w.left++
+		}
+	}
+	// A unit with jobs that wait has one that runs, or is starved.
+	turns := map[*Turn]struct{}{}
+	for _, t := range m.running {
+		note(t)
+		turns[t.turn] = struct{}{}
+	}
+	for _, q := range m.starved {
+		turns[q] = struct{}{}
+	}
+	for q := range turns {
+		for _, t := range q.waiting {
+			note(t)
 		}
 	}
 	w.one()

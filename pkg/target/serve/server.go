@@ -54,6 +54,12 @@ type Server struct {
 	wg      sync.WaitGroup
 }
 
+// Attached is one initiator's session, or a host's controller.
+type Attached struct {
+	Initiator string // its name
+	Portal    string // PortalConfig.Address
+}
+
 // Portal is one listening address of a Server.
 type Portal struct {
 	s        *Server
@@ -113,14 +119,21 @@ func (s *Server) Change(f func() error) (err error) {
 
 // ChangeAndWait runs f as Enter does, and returns once the jobs of tasks that
 // match are over: what f ended has no effect after that (I3, I9).
-func (s *Server) ChangeAndWait(match func(t *Task) bool, f func() error) (err error) {
-	over := make(chan struct{})
-	s.Enter(func() {
-		err = f()
-		s.core.WhenOver(match, func() { close(over) })
-	})
+func (s *Server) ChangeAndWait(match func(t *Task) bool, f func() error) error {
+	over, err := s.ChangeAndTell(match, f)
 	<-over
 	return err
+}
+
+// ChangeAndTell is ChangeAndWait for those who cannot wait for ever: over is
+// closed when ChangeAndWait would return. f has run.
+func (s *Server) ChangeAndTell(match func(t *Task) bool, f func() error) (over <-chan struct{}, err error) {
+	done := make(chan struct{})
+	s.Enter(func() {
+		err = f()
+		s.core.WhenOver(match, func() { close(done) })
+	})
+	return done, err
 }
 
 // settle ends a turn of the machine: unlocks, closes and sends. own is the

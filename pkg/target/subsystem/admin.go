@@ -206,6 +206,7 @@ func (t *task) identifyNamespace() {
 		t.reply(d.Append(nil))
 	default:
 		v := describe(n, t.q.ctrl.portal.device(n))
+		v.WriteProtected = t.m.readOnly(n, t.q.ctrl.host)
 		t.reply(v.Append(nil))
 	}
 }
@@ -213,7 +214,7 @@ func (t *task) identifyNamespace() {
 // describe is Identify Namespace of n that looks like d.
 func describe(n *namespace, d *Device) nvme.Namespace {
 	v := nvme.Namespace{BlockShift: 9, Shared: true, Reservations: nvme.ReserveAll | nvme.ReserveIgnore,
-		Group: n.ANAGroup, WriteProtected: n.ReadOnly}
+		Group: n.ANAGroup}
 	if d.BlockSize == 4096 {
 		v.BlockShift = 12
 	}
@@ -249,7 +250,10 @@ func (m *Machine) identifyController(x *controller) *nvme.Controller {
 	v.Namespaces, v.MaxAllowed = MaxNamespace, MaxNamespace
 	v.SQES, v.CQES = 0x66, 0x44
 	v.ONCS = nvme.ONCSCompare | nvme.ONCSDataset | nvme.ONCSWriteZeroes | nvme.ONCSReserve
-	v.VolatileCache = 1 | 3<<1 // Flush of all namespaces too
+	v.VolatileCache = 3 << 1 // Flush of all namespaces too
+	if !m.cfg.NoCache {
+		v.VolatileCache |= 1
+	}
 	return v
 }
 

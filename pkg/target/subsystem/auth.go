@@ -1,8 +1,6 @@
 package subsystem
 
 import (
-	"fmt"
-
 	"github.com/csi-mpath/csi-mpath/pkg/nvme"
 	"github.com/csi-mpath/csi-mpath/pkg/nvmetcp/auth"
 	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
@@ -20,27 +18,6 @@ type authState struct {
 
 // unproven reports whether the queue must authenticate before anything else.
 func (c *conn) unproven() bool { return c.auth != nil && !c.auth.proven }
-
-// credentials are what host must know, if anything.
-func (m *Machine) credentials(host string) auth.Credentials {
-	if c, ok := m.cfg.HostAuth[host]; ok {
-		return c
-	}
-	return m.cfg.Auth
-}
-
-// checkAuth refuses credentials that cannot work. Its errors hold no secret (I10).
-func checkAuth(name string, all auth.Credentials, hosts map[string]auth.Credentials) error {
-	if err := all.Check(); err != nil {
-		return fmt.Errorf("target %s: %w", name, err)
-	}
-	for host, c := range hosts {
-		if err := c.Check(); err != nil {
-			return fmt.Errorf("target %s: host %s: %w", name, host, err)
-		}
-	}
-	return nil
-}
 
 // authFor is the authentication of a new queue of x; nil when none is demanded.
 func (m *Machine) authFor(x *controller) (*authState, error) {

@@ -1,7 +1,6 @@
 package subsystem
 
 import (
-	"slices"
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/nvme"
@@ -94,11 +93,6 @@ func (t *task) connect() {
 // refuse answers Connect and names the field at fault.
 func (t *task) refuse(f nvme.ConnectRefusal) { t.complete(nvme.ConnectInvalid.Final(), f.Value()) }
 
-// admits reports whether a host is let in, as far as its name decides.
-func (m *Machine) admits(host string) bool {
-	return len(m.cfg.Hosts) == 0 || slices.Contains(m.cfg.Hosts, host)
-}
-
 // connectAdmin makes a controller.
 func (t *task) connectAdmin(c *nvme.ConnectCommand, d *nvme.ConnectData) {
 	m := t.m
@@ -113,7 +107,7 @@ func (t *task) connectAdmin(c *nvme.ConnectCommand, d *nvme.ConnectData) {
 	case d.ControllerID != nvme.AnyController:
 		t.refuse(badController)
 		return
-	case !discovery && !m.admits(d.Host):
+	case !discovery && !m.admitsHost(d.Host, d.HostID):
 		t.answer(nvme.InvalidHost.Final())
 		return
 	case c.KeepAlive > maxKeepAlive:

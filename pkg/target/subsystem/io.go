@@ -112,7 +112,7 @@ func (t *task) extent() nvme.Status {
 
 // writable checks a command that changes a range.
 func (t *task) writable() nvme.Status {
-	if t.ns.ReadOnly {
+	if t.m.readOnly(t.ns, t.q.ctrl.host) {
 		return nvme.WriteProtected.Final()
 	}
 	t.durable = t.cmd.IOFlags()&nvme.FUA != 0 || t.ns.WriteThrough
@@ -294,7 +294,7 @@ func (t *task) doDataset() {
 	case t.cmd.CDW11&nvme.DatasetDeallocate == 0 || t.ns.Thick:
 		t.answer(nvme.Success) // a hint too, where nothing can be freed
 		return
-	case t.ns.ReadOnly:
+	case t.m.readOnly(t.ns, t.q.ctrl.host):
 		t.answer(nvme.WriteProtected.Final())
 		return
 	}

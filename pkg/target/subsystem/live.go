@@ -2,11 +2,9 @@ package subsystem
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/csi-mpath/csi-mpath/pkg/nvme"
-	"github.com/csi-mpath/csi-mpath/pkg/nvmetcp/auth"
 	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
 )
 
@@ -102,6 +100,7 @@ func (m *Machine) SetMode(id uint32, readOnly, writeThrough, thick bool) error {
 	if err != nil {
 		return err
 	}
+	writeThrough = writeThrough || m.cfg.NoCache
 	if n.ReadOnly != readOnly || n.WriteThrough != writeThrough || n.Thick != thick {
 		n.ReadOnly, n.WriteThrough, n.Thick = readOnly, writeThrough, thick
 		m.namespaceChanged(id)
@@ -212,23 +211,6 @@ func (m *Machine) SetDepth(depth int) error {
 		return fmt.Errorf("target %s: depth %d is out of 2..%d", m.cfg.Name, depth, maxDepth)
 	}
 	m.cfg.Depth = depth
-	return nil
-}
-
-// SetAccess changes who is let in. Controllers of hosts that are not any more
-// end at once, with all their tasks (I9); all and each, as Config's Auth and
-// HostAuth, are for the queues to come.
-func (m *Machine) SetAccess(hosts []string, all auth.Credentials, each map[string]auth.Credentials) error {
-	if err := checkAuth(m.cfg.Name, all, each); err != nil {
-		return err
-	}
-	m.cfg.Hosts, m.cfg.Auth, m.cfg.HostAuth = slices.Clone(hosts), all, maps.Clone(each)
-	for _, x := range m.controllers {
-		if !m.admits(x.host) {
-			m.end(x)
-		}
-	}
-	m.discoveryChanged()
 	return nil
 }
 

@@ -126,6 +126,7 @@ func (m *Machine) insert(n Namespace) error {
 		return fmt.Errorf("target %s namespace %d: its store does direct I/O in blocks of %d bytes: give the namespace such blocks, or leave direct off",
 			m.cfg.Name, n.ID, align)
 	}
+	n.WriteThrough = n.WriteThrough || m.cfg.NoCache
 	ns := &namespace{Namespace: n}
 	ns.memory, _ = n.Store.(target.Viewer)
 	m.namespaces[n.ID] = ns

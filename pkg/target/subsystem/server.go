@@ -87,8 +87,29 @@ func (s *Server) SetMode(id uint32, readOnly, writeThrough, thick bool) error {
 
 // SetAccess is Machine.SetAccess; then nothing of those put out runs any more.
 func (s *Server) SetAccess(hosts []string, all auth.Credentials, each map[string]auth.Credentials) error {
-	return s.changeAndWait(func(m *Machine, t *task) bool { return t.q.ctrl != nil && !m.admits(t.q.ctrl.host) },
-		func(m *Machine) error { return m.SetAccess(hosts, all, each) })
+	return s.changeAndWait((*Machine).banned, func(m *Machine) error { return m.SetAccess(hosts, all, each) })
+}
+
+// SetGrants is Machine.SetGrants; when over is closed, nothing of those put out,
+// nor a write of those that may only read, runs any more. It waits for nothing.
+func (s *Server) SetGrants(grants map[string]Grant) (changed bool, over <-chan struct{}, err error) {
+	over, err = s.ChangeAndTell(tasks(s.m.banned), func() (err error) {
+		changed, err = s.m.SetGrants(grants)
+		return err
+	})
+	return changed, over, err
+}
+
+// Granted is Machine.Granted.
+func (s *Server) Granted() (out []string) {
+	s.Look(func() { out = s.m.Granted() })
+	return out
+}
+
+// Attached is Machine.Attached.
+func (s *Server) Attached() (out []serve.Attached) {
+	s.Look(func() { out = s.m.Attached() })
+	return out
 }
 
 // SetDepth is Machine.SetDepth.

@@ -39,6 +39,9 @@ type Config struct {
 	// too.
 	Auth     auth.Credentials
 	HostAuth map[string]auth.Credentials
+	// Grants, if not nil, are instead of Hosts, Auth and HostAuth: who is let in,
+	// by name, and nobody else. An empty map lets nobody in.
+	Grants map[string]Grant
 	// Depth is the most entries of an I/O queue, 2..1024; 0 is DefaultDepth.
 	Depth int
 	// Queues is the most I/O queues of a controller, 1..64; 0 is DefaultQueues.
@@ -60,6 +63,9 @@ type Config struct {
 	NoTBKAS bool
 	// Quiesce is CQT, what commands may outlive their controller by, 0..65 s.
 	Quiesce time.Duration
+	// NoCache makes all namespaces WriteThrough, and says that there is no volatile
+	// write cache: hosts ask once per controller.
+	NoCache bool
 	// TransitionTime is ANATT, 1..255 s; 0 is 10 s.
 	TransitionTime time.Duration
 	// RetryDelay is CRDT1: what hosts wait before they retry what the target has
@@ -159,7 +165,7 @@ func (c *Config) normalizeRest() error {
 	case len(c.Namespaces) > MaxNamespace:
 		return fmt.Errorf("target %s: more than %d namespaces", c.Name, MaxNamespace)
 	}
-	if err := checkAuth(c.Name, c.Auth, c.HostAuth); err != nil {
+	if err := errors.Join(checkAuth(c.Name, c.Auth, c.HostAuth), checkGrants(c.Name, c.Grants)); err != nil {
 		return err
 	}
 	sum := sha256.Sum256([]byte(c.Name))
