@@ -30,7 +30,10 @@ var rooms = map[string]room{
 	"pkg/health":       {may: []string{"pkg/blk", "pkg/api/v1alpha1"}},
 	"pkg/api/v1alpha1": {},
 	"pkg/volume":       {may: []string{"pkg/mount", "pkg/blk"}, never: grpc},
-	"pkg/mount":        {},
+	"pkg/mount":        {may: []string{"pkg/program", "pkg/faultpoint"}, never: grpc},
+	// The twin of pkg/mount, for tests of what stands above it.
+	"pkg/mount/mounttest": {may: []string{"pkg/mount"}},
+	"pkg/program":         {never: k8s},
 
 	"pkg/supervise": {never: k8s},
 	"pkg/device": {may: []string{"pkg/datapath", "pkg/pathsel", "pkg/iscsi", "pkg/nvmetcp", "pkg/nbd", "pkg/nbd/kernel",
