@@ -15,6 +15,7 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/device"
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi"
 	"github.com/csi-mpath/csi-mpath/pkg/nvmetcp"
+	"github.com/csi-mpath/csi-mpath/pkg/portal"
 )
 
 // discoverFlags are what 'csi-mpath discover' was asked.
@@ -40,7 +41,7 @@ standard error, with the reason.`,
 	}
 	fl := c.Flags()
 	fl.StringVar(&f.iscsiPortal, "iscsi", "", "iSCSI portal, host[:port] or [IPv6]:port")
-	fl.StringVar(&f.nvmePortal, "nvme-tcp", "", "NVMe/TCP portal of a discovery controller; the port is "+device.NVMeDiscoveryPort+" when left out")
+	fl.StringVar(&f.nvmePortal, "nvme-tcp", "", "NVMe/TCP portal of a discovery controller; the port is "+portal.NVMeDiscoveryPort+" when left out")
 	fl.StringVar(&f.initiator, "initiator", device.DefaultInitiator(), "iSCSI: name of the initiator")
 	fl.StringVar(&f.secretFile, "chap-secret-file", "", "iSCSI: file with username= and password= for discovery; mode 600")
 	f.host.register(fl)
@@ -74,7 +75,7 @@ type discoverISCSI struct {
 
 func (f *discoverISCSI) run(cmd *cobra.Command, timeout time.Duration, output string) (err error) {
 	cfg := iscsi.Config{InitiatorName: f.initiator, ConnectTimeout: timeout, LoginTimeout: timeout}
-	if cfg.Portal, err = device.Portal(f.iscsiPortal, device.ISCSIPort); err != nil {
+	if cfg.Portal, err = portal.Normalize(f.iscsiPortal, portal.ISCSIPort); err != nil {
 		return usage(err)
 	}
 	if f.secretFile != "" {
@@ -100,7 +101,7 @@ type discoverNVMe struct {
 
 func (f *discoverNVMe) run(cmd *cobra.Command, timeout time.Duration, output string) (err error) {
 	cfg := nvmetcp.Config{ConnectTimeout: timeout, LoginTimeout: timeout}
-	if cfg.Portal, err = device.Portal(f.nvmePortal, device.NVMeDiscoveryPort); err != nil {
+	if cfg.Portal, err = portal.Normalize(f.nvmePortal, portal.NVMeDiscoveryPort); err != nil {
 		return usage(err)
 	}
 	if cfg.HostNQN, cfg.HostID, cfg.Auth, err = f.host.read(); err != nil {
@@ -131,7 +132,7 @@ func hintAtPort(err error, asked string) error {
 	if _, _, portLeftOut := net.SplitHostPort(asked); portLeftOut == nil || !errors.Is(err, syscall.ECONNREFUSED) {
 		return err
 	}
-	return fmt.Errorf("%w; perhaps port %s, that of I/O, serves discovery too: give it with the portal", err, device.NVMePort)
+	return fmt.Errorf("%w; perhaps port %s, that of I/O, serves discovery too: give it with the portal", err, portal.NVMePort)
 }
 
 func printJSON(out io.Writer, found any) error {

@@ -48,7 +48,7 @@ func subsystemAt(t *testing.T, name string, cred auth.Credentials) string {
 
 func TestDiscoverListsTheTargetsOfAnISCSIPortal(t *testing.T) {
 	r := runTargets(t)
-	at := portal.FindString(r.line("ready:"))
+	at := served.FindString(r.line("ready:"))
 	r.line("    csi-mpath attach")
 	for _, args := range [][]string{{at}, {"--iscsi", at}} {
 		if out, err := discover(t, args...); err != nil || strings.Join(strings.Fields(out), " ") != "TARGET PORTAL GROUP iqn.2026-01.a:one "+at+" 1" {

@@ -76,7 +76,7 @@ func (r *running) end() {
 	}
 }
 
-var portal = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+var served = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 
 func discovered(t *testing.T, at string) int {
 	t.Helper()
@@ -91,7 +91,7 @@ func discovered(t *testing.T, at string) int {
 
 func TestTheReadyLineSaysWhereAndHow(t *testing.T) {
 	r := runTargets(t)
-	at := portal.FindString(r.line("ready: 1 target on 127.0.0.1:"))
+	at := served.FindString(r.line("ready: 1 target on 127.0.0.1:"))
 	if got := r.line("    csi-mpath attach"); got != "    csi-mpath attach --iscsi "+at+" --target iqn.2026-01.a:one --lun 0 --socket /tmp/lun0.sock" {
 		t.Error(got)
 	}
@@ -103,7 +103,7 @@ func TestTheReadyLineSaysWhereAndHow(t *testing.T) {
 
 func TestSIGHUPReadsTheConfigurationAgain(t *testing.T) {
 	r := runTargets(t)
-	at := portal.FindString(r.line("ready:"))
+	at := served.FindString(r.line("ready:"))
 	write(t, r.file, small+strings.ReplaceAll(strings.TrimPrefix(small, "targets:\n"), "a:one", "a:two"))
 	r.signals <- syscall.SIGHUP
 	r.line("changed: 2 targets on " + at)
@@ -117,7 +117,7 @@ func TestSIGHUPReadsTheConfigurationAgain(t *testing.T) {
 
 func TestAMistakeInTheConfigurationChangesNothing(t *testing.T) {
 	r := runTargets(t)
-	at := portal.FindString(r.line("ready:"))
+	at := served.FindString(r.line("ready:"))
 	r.line("    csi-mpath attach")
 	write(t, r.file, strings.Replace(small, "ram: 1Mi", "rom: 1Mi", 1))
 	r.signals <- syscall.SIGHUP

@@ -26,18 +26,21 @@ var (
 var rooms = map[string]room{
 	"cmd/csi-mpath": {may: []string{"*"}},
 
-	"pkg/driver":       {may: []string{"pkg/volume", "pkg/backend", "pkg/health", "pkg/api/v1alpha1"}},
+	"pkg/driver":       {may: []string{"pkg/volume", "pkg/volume/attrs", "pkg/tunable", "pkg/backend", "pkg/secret", "pkg/health", "pkg/api/v1alpha1"}},
 	"pkg/health":       {may: []string{"pkg/blk", "pkg/api/v1alpha1"}},
 	"pkg/api/v1alpha1": {},
-	"pkg/volume":       {may: []string{"pkg/mount", "pkg/blk"}, never: grpc},
 	"pkg/mount":        {may: []string{"pkg/program", "pkg/faultpoint"}, never: grpc},
 	// The twin of pkg/mount, for tests of what stands above it.
 	"pkg/mount/mounttest": {may: []string{"pkg/mount"}},
 	"pkg/program":         {never: k8s},
+	"pkg/volume":       {may: []string{"pkg/mount", "pkg/blk", "pkg/volume/attrs", "pkg/tunable", "pkg/backend", "pkg/secret", "pkg/faultpoint", "pkg/durable"}, never: grpc},
+	"pkg/volume/attrs": {may: []string{"pkg/backend", "pkg/tunable", "pkg/portal"}, never: []string{"os", "syscall", "golang.org/x/sys/", "k8s.io/"}},
+	"pkg/tunable":      {may: []string{"pkg/pathsel"}, never: pure},
+	"pkg/portal":       {never: []string{"os", "syscall", "golang.org/x/sys/", "k8s.io/"}},
 
 	"pkg/supervise": {never: k8s},
 	"pkg/device": {may: []string{"pkg/datapath", "pkg/pathsel", "pkg/iscsi", "pkg/nvmetcp", "pkg/nbd", "pkg/nbd/kernel",
-		"pkg/fuseblk", "pkg/blk", "pkg/scsi", "pkg/nvme", "pkg/iscsi/auth", "pkg/nvmetcp/auth", "pkg/poll", "pkg/durable"}, never: grpc},
+		"pkg/fuseblk", "pkg/blk", "pkg/scsi", "pkg/nvme", "pkg/iscsi/auth", "pkg/nvmetcp/auth", "pkg/poll", "pkg/durable", "pkg/portal", "pkg/tunable"}, never: grpc},
 	"pkg/nbd":        {may: []string{"pkg/blk", "pkg/bufpool", "pkg/mpsc", "pkg/poll", "pkg/nbd/proto"}},
 	"pkg/nbd/proto":  {may: []string{"pkg/blk"}, never: pure},
 	"pkg/nbd/kernel": {may: []string{"pkg/blk", "pkg/nbd", "pkg/nbd/proto"}},

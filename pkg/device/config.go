@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
 	"github.com/csi-mpath/csi-mpath/pkg/pathsel"
 	"github.com/csi-mpath/csi-mpath/pkg/poll"
+	"github.com/csi-mpath/csi-mpath/pkg/portal"
 )
 
 // Config describes one volume: where it is, and how it behaves.
@@ -150,7 +150,7 @@ func normalize(portals []string, port string) ([]string, error) {
 	out := make([]string, 0, len(portals))
 	seen := map[string]bool{}
 	for _, p := range portals {
-		n, err := Portal(p, port)
+		n, err := portal.Normalize(p, port)
 		if err != nil {
 			return nil, err
 		}
@@ -161,30 +161,4 @@ func normalize(portals []string, port string) ([]string, error) {
 		out = append(out, n)
 	}
 	return out, nil
-}
-
-// The ports of portals that name none.
-const (
-	ISCSIPort         = "3260"
-	NVMePort          = "4420"
-	NVMeDiscoveryPort = "8009"
-)
-
-// Portal checks one portal and adds a port where none is given.
-func Portal(s, standard string) (string, error) {
-	s = strings.TrimSpace(s)
-	host, port, err := net.SplitHostPort(s)
-	if err != nil {
-		host, port = s, standard
-		if inner, ok := strings.CutPrefix(s, "["); ok && strings.HasSuffix(s, "]") {
-			host = strings.TrimSuffix(inner, "]")
-		}
-	}
-	if host == "" || strings.ContainsAny(host, "/ []") || strings.Contains(host, ":") && net.ParseIP(host) == nil {
-		return "", fmt.Errorf("portal %q is not host, host:port or [IPv6]:port", s)
-	}
-	if n, err := net.LookupPort("tcp", port); err != nil || n == 0 {
-		return "", fmt.Errorf("portal %q: %q is not a port", s, port)
-	}
-	return net.JoinHostPort(host, port), nil
 }

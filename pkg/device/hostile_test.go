@@ -171,19 +171,3 @@ func TestBadConfigurationIsRefusedWithTheReason(t *testing.T) {
 		})
 	}
 }
-
-func TestPortalsAreNormalized(t *testing.T) {
-	for in, want := range map[string]string{
-		"10.0.0.1": "10.0.0.1:3260", "10.0.0.1:3261": "10.0.0.1:3261", "host.example": "host.example:3260",
-		"[2001:db8::1]": "[2001:db8::1]:3260", "[2001:db8::1]:860": "[2001:db8::1]:860", "2001:db8::1": "[2001:db8::1]:3260",
-	} {
-		if got, err := device.Portal(in, device.ISCSIPort); err != nil || got != want {
-			t.Errorf("%s: got %s, %v, want %s", in, got, err, want)
-		}
-	}
-	for _, bad := range []string{"", ":3260", "a b", "h:0", "h:99999", "[::1", "a:b:c"} {
-		if got, err := device.Portal(bad, device.ISCSIPort); err == nil {
-			t.Errorf("%q was taken for %s", bad, got)
-		}
-	}
-}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi"
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi/auth"
+	"github.com/csi-mpath/csi-mpath/pkg/portal"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
 )
 
@@ -38,7 +39,7 @@ func (c ISCSI) withDefaults() (Protocol, error) {
 
 func (c ISCSI) volume() string { return c.Target + ",lun" + c.LUN.String() }
 
-func (c ISCSI) port() string { return ISCSIPort }
+func (c ISCSI) port() string { return portal.ISCSIPort }
 
 func (c ISCSI) nexus() string { return c.Initiator + " " + c.Target + " " + c.LUN.String() }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/nvme"
 	"github.com/csi-mpath/csi-mpath/pkg/nvmetcp"
 	"github.com/csi-mpath/csi-mpath/pkg/nvmetcp/auth"
+	"github.com/csi-mpath/csi-mpath/pkg/portal"
 )
 
 // NVMe is a Protocol: one namespace of a subsystem, over NVMe/TCP.
@@ -62,7 +63,7 @@ func (v NVMe) withDefaults() (Protocol, error) {
 
 func (v NVMe) volume() string { return fmt.Sprintf("%s,ns%d", v.Subsystem, v.NSID) }
 
-func (v NVMe) port() string { return NVMePort }
+func (v NVMe) port() string { return portal.NVMePort }
 
 func (v NVMe) nexus() string { return fmt.Sprintf("nvme-tcp %s %s %d", v.HostNQN, v.Subsystem, v.NSID) }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
+	"github.com/csi-mpath/csi-mpath/pkg/portal"
 )
 
 // Order is what an operator asks of a volume's paths.
@@ -78,7 +79,7 @@ func carryOut(d *Device, q request) error {
 // takes effect at once.
 func (d *Device) Order(o Order, path string) error {
 	if path != "" { // a portal without a port has its protocol's
-		p, err := Portal(path, d.cfg.Protocol.port())
+		p, err := portal.Normalize(path, d.cfg.Protocol.port())
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
 	"github.com/csi-mpath/csi-mpath/pkg/pathsel"
 	"github.com/csi-mpath/csi-mpath/pkg/poll"
+	"github.com/csi-mpath/csi-mpath/pkg/tunable"
 )
 
 // The tunables that can be changed while the volume works.
@@ -62,46 +63,34 @@ func CheckTunable(key, value string) (err error) {
 
 // ParseMergeDeadline reads a merge deadline: off, auto, 0 or a duration.
 func ParseMergeDeadline(s string) (time.Duration, error) {
-	switch s {
-	case "off":
-		return datapath.MergeOff, nil
-	case "auto":
-		return datapath.MergeAuto, nil
+	t, err := tunable.ParseMergeDeadline(s)
+	switch t {
+	case tunable.MergeAuto:
+		t = datapath.MergeAuto
+	case tunable.MergeOff:
+		t = datapath.MergeOff
 	}
-	t, err := time.ParseDuration(s)
-	if err != nil || t < 0 || t > datapath.MaxMergeDeadline {
-		return 0, fmt.Errorf("merge deadline %q is neither 'off' nor 'auto' nor a duration of 0 to %v, like 20us", s, datapath.MaxMergeDeadline)
-	}
-	return t, nil
+	return t, err
 }
 
 // ParseFailback reads when I/O returns to a better group of paths: immediate,
 // manual or a duration.
 func ParseFailback(s string) (time.Duration, error) {
-	switch s {
-	case "immediate":
-		return datapath.FailbackImmediate, nil
-	case "manual":
-		return datapath.FailbackManual, nil
+	t, err := tunable.ParseFailback(s)
+	switch t {
+	case tunable.FailbackImmediate:
+		t = datapath.FailbackImmediate
+	case tunable.FailbackManual:
+		t = datapath.FailbackManual
 	}
-	t, err := time.ParseDuration(s)
-	if err != nil || t <= 0 {
-		return 0, fmt.Errorf("failback %q is neither 'immediate' nor 'manual' nor a duration like 60s", s)
-	}
-	return t, nil
+	return t, err
 }
 
 // ParsePolling reads how readers wait: off, adaptive or a duration.
 func ParsePolling(s string) (poll.Polling, error) {
-	switch s {
-	case "off":
-		return 0, nil
-	case "adaptive":
-		return poll.PollAdaptive, nil
+	t, err := tunable.ParsePolling(s)
+	if t == tunable.PollAdaptive {
+		return poll.PollAdaptive, err
 	}
-	t, err := time.ParseDuration(s)
-	if p := poll.Polling(t); err == nil && p >= 0 && p <= poll.MaxPolling {
-		return p, nil
-	}
-	return 0, fmt.Errorf("polling %q is neither 'off' nor 'adaptive' nor a duration up to %v, like 50us", s, time.Duration(poll.MaxPolling))
+	return poll.Polling(t), err
 }
