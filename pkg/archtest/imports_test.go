@@ -33,10 +33,10 @@ var rooms = map[string]room{
 	// The twin of pkg/mount, for tests of what stands above it.
 	"pkg/mount/mounttest": {may: []string{"pkg/mount"}},
 	"pkg/program":         {never: k8s},
-	"pkg/volume":       {may: []string{"pkg/mount", "pkg/blk", "pkg/volume/attrs", "pkg/tunable", "pkg/backend", "pkg/secret", "pkg/faultpoint", "pkg/durable"}, never: grpc},
-	"pkg/volume/attrs": {may: []string{"pkg/backend", "pkg/tunable", "pkg/portal"}, never: []string{"os", "syscall", "golang.org/x/sys/", "k8s.io/"}},
-	"pkg/tunable":      {may: []string{"pkg/pathsel"}, never: pure},
-	"pkg/portal":       {never: []string{"os", "syscall", "golang.org/x/sys/", "k8s.io/"}},
+	"pkg/volume":          {may: []string{"pkg/mount", "pkg/blk", "pkg/volume/attrs", "pkg/tunable", "pkg/backend", "pkg/secret", "pkg/faultpoint", "pkg/durable"}, never: grpc},
+	"pkg/volume/attrs":    {may: []string{"pkg/backend", "pkg/tunable", "pkg/portal"}, never: []string{"os", "syscall", "golang.org/x/sys/", "k8s.io/"}},
+	"pkg/tunable":         {may: []string{"pkg/pathsel"}, never: pure},
+	"pkg/portal":          {never: []string{"os", "syscall", "golang.org/x/sys/", "k8s.io/"}},
 
 	"pkg/supervise": {never: k8s},
 	"pkg/device": {may: []string{"pkg/datapath", "pkg/pathsel", "pkg/iscsi", "pkg/nvmetcp", "pkg/nbd", "pkg/nbd/kernel",
