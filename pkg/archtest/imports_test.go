@@ -87,6 +87,7 @@ var rooms = map[string]room{
 	"pkg/agent/store":           {may: []string{"pkg/backend"}},
 	"pkg/agent/store/directory": {may: []string{"pkg/agent/store", "pkg/backend", "pkg/faultpoint", "pkg/durable"}, never: k8s},
 	"pkg/agent/store/lvmthin":   {may: []string{"pkg/agent/store", "pkg/backend", "pkg/faultpoint", "pkg/durable"}, never: k8s},
+	"pkg/agent/store/storetest": {may: []string{"pkg/agent/store", "pkg/backend", "pkg/faultpoint"}},
 	"pkg/agent/store/memory":    {may: []string{"pkg/agent/store", "pkg/backend"}},
 	"pkg/agent/export":          {may: []string{"pkg/backend", "pkg/agent/store"}},
 	"pkg/agent/export/embedded": {may: []string{"pkg/agent/export", "pkg/agent/store", "pkg/backend", "pkg/faultpoint", "pkg/secret",
