@@ -73,7 +73,7 @@ var rooms = map[string]room{
 	"pkg/secret":       {never: pure},
 
 	"pkg/backend":             {may: []string{"pkg/secret"}, never: slices.Concat(k8s, grpc)},
-	"pkg/backend/contract":    {may: []string{"pkg/backend", "pkg/secret"}},
+	"pkg/backend/contract":    {may: []string{"pkg/backend", "pkg/backend/memory", "pkg/faultpoint", "pkg/secret"}},
 	"pkg/backend/memory":      {may: []string{"pkg/backend"}},
 	"pkg/backend/static":      {may: []string{"pkg/backend"}},
 	"pkg/backend/agentclient": {may: []string{"pkg/backend", "pkg/agent/agentpb", "pkg/agent/pki", "pkg/secret"}},
