@@ -40,6 +40,10 @@ setup-tgt:
 build: ## build bin/csi-mpath
 	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/csi-mpath ./cmd/csi-mpath
 
+.PHONY: generate
+generate: ## write the code of .proto files again (committed; needs only Go)
+	@$(GO) generate ./pkg/...
+
 .PHONY: demo
 demo: $(if $(filter tgt,$(TARGET)),setup-tgt) build ## a volume over iSCSI and one over NVMe/TCP, faults under load, every byte checked: half a minute; TARGET=tgt (root): iSCSI over Debian's tgt, and fio
 	@$(GO) run ./test/demo --bin $(BIN)/csi-mpath --target $(or $(TARGET),own)

@@ -80,8 +80,10 @@ var rooms = map[string]room{
 
 	"pkg/agent":         {may: []string{"pkg/backend", "pkg/agent/agentpb", "pkg/agent/pki", "pkg/agent/keeper", "pkg/secret"}},
 	"pkg/agent/agentpb": {may: []string{"pkg/backend", "pkg/secret"}},
-	"pkg/agent/config":  {may: []string{"pkg/backend", "pkg/strictyaml"}, never: []string{"os", "syscall", "golang.org/x/sys/", "k8s.io/"}},
-	"pkg/agent/pki":     {may: []string{"pkg/backend", "pkg/durable"}, never: k8s},
+	// Writes the code of agentpb.
+	"pkg/agent/agentpb/protogen": {},
+	"pkg/agent/config":           {may: []string{"pkg/backend", "pkg/strictyaml"}, never: []string{"os", "syscall", "golang.org/x/sys/", "k8s.io/"}},
+	"pkg/agent/pki":              {may: []string{"pkg/backend", "pkg/durable"}, never: k8s},
 	"pkg/agent/keeper": {may: []string{"pkg/backend", "pkg/agent/store", "pkg/agent/export", "pkg/faultpoint", "pkg/secret", "pkg/durable"},
 		never: slices.Concat(k8s, grpc)},
 	"pkg/agent/store":           {may: []string{"pkg/backend"}},

@@ -25,6 +25,9 @@ type source struct {
 // isTest reports whether the file is compiled into tests only.
 func (s *source) isTest() bool { return strings.HasSuffix(s.path, "_test.go") }
 
+// generated reports whether the file says that a program wrote it.
+func (s *source) generated() bool { return ast.IsGenerated(s.file) }
+
 // pkg is the directory from the module's root: pkg/blk, cmd/csi-mpath.
 func (s *source) pkg() string { return filepath.ToSlash(filepath.Dir(s.path)) }
 
