@@ -1,0 +1,149 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/agent/store"
+	"github.com/csi-mpath/csi-mpath/pkg/backend"
+	"github.com/csi-mpath/csi-mpath/pkg/faultpoint"
+)
+
+// inventory is what the stores had when it was made.
+type inventory map[backend.ID]store.Object
+
+func (k *Keeper) inventory(ctx context.Context) (inventory, error) {
+	inv := inventory{}
+	for _, p := range k.order {
+		all, err := p.store.Objects(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("pool %s: %w", p.name, err)
+		}
+		for _, o := range all {
+			inv[backend.ID{Pool: p.name, Object: o.Name}] = o
+		}
+	}
+	return inv, nil
+}
+
+// restore serves all volumes of the journal, before anybody is answered; failed
+// are those it could not serve yet.
+func (k *Keeper) restore(ctx context.Context) (failed int, err error) {
+	inv, err := k.inventory(ctx)
+	if err != nil {
+		return 0, err
+	}
+	faultpoint.Here("keeper.restore.listed")
+	var n atomic.Int64
+	each(restoreWorkers, k.journal.all(), func(r record) {
+		if _, err := k.settleOne(ctx, r.volume, inv); err != nil {
+			n.Add(1)
+			k.log.Error("volume not served yet", "volume", r.volume.String(), "error", err)
+		}
+	})
+	return int(n.Load()), ctx.Err()
+}
+
+// reconcileLoop repairs what differs from the journal, every minute, and soon
+// when something failed.
+func (k *Keeper) reconcileLoop(ctx context.Context, failed int) {
+	said := map[backend.ID]string{} // what failed last time: it is logged once
+	for {
+		pause := reconcileEvery
+		if failed > 0 {
+			pause = reconcileSoon
+		}
+		if !sleep(ctx, pause) {
+			return
+		}
+		begun := time.Now()
+		failed = k.reconcile(ctx, said)
+		k.stats.reconciled(time.Since(begun), failed)
+		if ctx.Err() == nil {
+			k.reportOrphans(ctx)
+		}
+	}
+}
+
+// sleep reports whether the pause went by.
+func sleep(ctx context.Context, pause time.Duration) bool {
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// reconcile settles every volume that nobody works on.
+func (k *Keeper) reconcile(ctx context.Context, said map[backend.ID]string) (failed int) {
+	k.locks.note() // from now on, the inventory may be older than an object
+	inv, err := k.inventory(ctx)
+	if err != nil {
+		k.log.Warn("reconcile", "error", err)
+		return 1
+	}
+	var mu sync.Mutex
+	each(reconcileWorkers, k.journal.all(), func(r record) {
+		err := k.reconcileOne(ctx, r, inv)
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil || ctx.Err() != nil {
+			delete(said, r.volume)
+			return
+		}
+		failed++
+		if text := err.Error(); said[r.volume] != text {
+			said[r.volume] = text
+			k.log.Error("volume not as it should be", "volume", r.volume.String(), "error", err)
+		}
+	})
+	return failed
+}
+
+func (k *Keeper) reconcileOne(ctx context.Context, r record, inv inventory) error {
+	ctx, unlock, free := k.locks.background(ctx, r.volume.Object)
+	if !free {
+		return nil // a verb is at it
+	}
+	defer unlock()
+	changed, err := k.settleOne(ctx, r.volume, inv)
+	switch {
+	case ctx.Err() != nil: // a verb wants it, or we stop
+		return nil
+	case err == nil && changed:
+		k.stats.repairs.Add(1)
+		k.log.Warn("export repaired", "volume", r.volume.String())
+		k.events.tell(r.tenant, backend.Event{Kind: backend.ExportRepaired, Warning: true, Pool: r.volume.Pool, Volume: r.volume,
+			Message: fmt.Sprintf("volume %s was not served as it should be, and is again", r.volume)})
+	}
+	return err
+}
+
+// settleOne settles a volume as its record is now; its lock is held.
+func (k *Keeper) settleOne(ctx context.Context, id backend.ID, inv inventory) (changed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	p := k.pools[id.Pool]
+	if p == nil {
+		return false, fmt.Errorf("%w: pool %s is not configured, and has published volumes", backend.ErrUnavailable, id.Pool)
+	}
+	r, err := k.journal.get(id)
+	if err != nil || len(r.pubs) == 0 {
+		return false, err
+	}
+	o, there := inv[id]
+	if !there || k.locks.noted(id.Object) {
+		if o, err = p.store.Object(ctx, id.Object); err != nil && !errors.Is(err, backend.ErrNotFound) {
+			return false, err
+		}
+	}
+	changed, err = k.settle(ctx, p, r, o)
+	return changed && len(r.live().pubs) == len(r.pubs), err
+}
