@@ -16,18 +16,20 @@ import (
 // inventory is what the stores had when it was made.
 type inventory map[backend.ID]store.Object
 
+// inventory has, with an error, what could be read.
 func (k *Keeper) inventory(ctx context.Context) (inventory, error) {
 	inv := inventory{}
+	var errs []error
 	for _, p := range k.order {
 		all, err := p.store.Objects(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("pool %s: %w", p.name, err)
+			errs = append(errs, fmt.Errorf("pool %s: %w", p.name, err))
 		}
 		for _, o := range all {
 			inv[backend.ID{Pool: p.name, Object: o.Name}] = o
 		}
 	}
-	return inv, nil
+	return inv, errors.Join(errs...)
 }
 
 // restore serves all volumes of the journal, before anybody is answered; failed
@@ -35,7 +37,7 @@ func (k *Keeper) inventory(ctx context.Context) (inventory, error) {
 func (k *Keeper) restore(ctx context.Context) (failed int, err error) {
 	inv, err := k.inventory(ctx)
 	if err != nil {
-		return 0, err
+		k.log.Error("some volumes cannot be read", "error", err)
 	}
 	faultpoint.Here("keeper.restore.listed")
 	var n atomic.Int64
@@ -86,8 +88,7 @@ func (k *Keeper) reconcile(ctx context.Context, said map[backend.ID]string) (fai
 	k.locks.note() // from now on, the inventory may be older than an object
 	inv, err := k.inventory(ctx)
 	if err != nil {
-		k.log.Warn("reconcile", "error", err)
-		return 1
+		k.log.Warn("some volumes cannot be read", "error", err)
 	}
 	var mu sync.Mutex
 	each(reconcileWorkers, k.journal.all(), func(r record) {
