@@ -74,7 +74,7 @@ func (r *trial) snapshotID(name string) backend.ID {
 // stories are all verbs that change something.
 var stories = []story{
 	{"CreateVolume", nil, func(ctx context.Context, r *trial, b backend.Backend, n string) error {
-		_, err := b.CreateVolume(ctx, r.asks(n, 1))
+		_, err := b.CreateVolume(ctx, r.asks(n, 2))
 		return err
 	}, false},
 	{"CreateVolume of a snapshot", func(r *trial, n string) { r.create(r.asks(n, 1)); r.snapshot(n, r.volumeID(n)) }, func(ctx context.Context, r *trial, b backend.Backend, n string) error {
