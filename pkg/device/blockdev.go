@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/csi-mpath/csi-mpath/pkg/durable"
 	"github.com/csi-mpath/csi-mpath/pkg/nbd"
 	"github.com/csi-mpath/csi-mpath/pkg/nbd/kernel"
 )
@@ -43,7 +44,7 @@ func (d *Device) AttachKernel(ctx context.Context, srv *nbd.Server, index int) (
 		return nil, fmt.Errorf("volume %s: %w", d.cfg.Name, err)
 	}
 	b := &BlockDevice{k: k, gone: make(chan struct{})}
-	o := kernel.For(backendPrefix+fileName(d.cfg.Name), d.Info())
+	o := kernel.For(backendPrefix+durable.FileName(d.cfg.Name), d.Info())
 	var serve kernel.Serve
 	serve = func(c net.Conn) {
 		go func() {
@@ -81,7 +82,7 @@ func (d *Device) AttachKernel(ctx context.Context, srv *nbd.Server, index int) (
 func (d *Device) takeBack(b *BlockDevice, serve kernel.Serve) {
 	ctx, cancel := context.WithTimeout(context.Background(), takeBackTimeout)
 	defer cancel()
-	o := kernel.For(backendPrefix+fileName(d.cfg.Name), d.Info())
+	o := kernel.For(backendPrefix+durable.FileName(d.cfg.Name), d.Info())
 	left, err := b.k.Find(o.Backend)
 	if err == nil {
 		var dev *kernel.Device
@@ -145,7 +146,7 @@ func inUse(path string) bool {
 // clears up itself. The in-flight table stays: it is about the target.
 func DetachKernel(ctx context.Context, volume, stateDir string) (path string, err error) {
 	k := kernel.New()
-	left, err := k.Find(backendPrefix + fileName(volume))
+	left, err := k.Find(backendPrefix + durable.FileName(volume))
 	if err != nil {
 		return "", fmt.Errorf("volume %s: %w", volume, err)
 	}

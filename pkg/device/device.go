@@ -49,7 +49,7 @@ func Open(ctx context.Context, cfg Config) (*Device, error) {
 		return nil, fmt.Errorf("volume %s: state directory: %w", cfg.Name, err)
 	}
 	d := &Device{cfg: cfg}
-	base := filepath.Join(cfg.StateDir, fileName(cfg.Name))
+	base := filepath.Join(cfg.StateDir, durable.FileName(cfg.Name))
 	if d.unlock, err = durable.Lock(base+".lock", true); err != nil {
 		if errors.Is(err, durable.ErrLocked) {
 			return nil, fmt.Errorf("volume %s is attached already by a process that uses %s; see 'csi-mpath paths'", cfg.Name, cfg.StateDir)
@@ -87,7 +87,7 @@ func (d *Device) open(ctx context.Context, control string) error {
 		CommandTimeout: d.cfg.CommandTimeout, ReadOnly: d.cfg.ReadOnly, WWID: d.cfg.WWID, Patient: d.cfg.Patient,
 		Ledger: d.ledger.mem, Replays: d.cfg.Replays, Failback: d.cfg.Failback, MergeDeadline: d.cfg.MergeDeadline,
 		MergeLearned: readLearned(d.learned), Learned: d.learn,
-		LedgerKey: datapath.LedgerKey(bootID() + " " + d.cfg.Protocol.nexus()),
+		LedgerKey: datapath.LedgerKey(durable.BootID() + " " + d.cfg.Protocol.nexus()),
 		Events:    d.cfg.Events, Jitter: d.cfg.Jitter, Grown: d.grown, Turn: d.cfg.Logins.turn,
 	}
 	if was != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -61,10 +60,4 @@ func (l *ledgerFile) close(clean bool) error {
 		err = errors.Join(err, os.Remove(l.path))
 	}
 	return err
-}
-
-// bootID tells this boot of the machine from every other; empty when unknown.
-func bootID() string {
-	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(b))
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
+	"github.com/csi-mpath/csi-mpath/pkg/durable"
 	"github.com/csi-mpath/csi-mpath/pkg/portal"
 )
 
@@ -112,7 +113,7 @@ func Tune(dir, volume, key, value string) (datapath.Status, error) {
 }
 
 func order(dir, volume string, q request) (datapath.Status, error) {
-	r, err := ask(filepath.Join(dir, fileName(volume)+".ctl"), q)
+	r, err := ask(filepath.Join(dir, durable.FileName(volume)+".ctl"), q)
 	if errors.Is(err, errStale) {
 		err = fmt.Errorf("volume %s is not attached with state directory %s; see 'csi-mpath paths'", volume, dir)
 	} else if err == nil && r.Error != "" {

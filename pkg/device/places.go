@@ -57,7 +57,7 @@ type places struct {
 
 // openPlaces reads what the process before left.
 func openPlaces(path string) *places {
-	p := &places{path: path, boot: bootID(), was: map[string]place{}}
+	p := &places{path: path, boot: durable.BootID(), was: map[string]place{}}
 	f, err := readPlaces(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -42,7 +42,7 @@ func readRecord(path string) (*record, error) {
 	if r.Version != recordVersion {
 		return nil, fmt.Errorf("record %s has version %d, this program reads %d", path, r.Version, recordVersion)
 	}
-	if r.Boot != bootID() {
+	if r.Boot != durable.BootID() {
 		return nil, nil
 	}
 	return r, nil
@@ -51,7 +51,7 @@ func readRecord(path string) (*record, error) {
 // remember writes the record of the volume as it is.
 func (d *Device) remember() error {
 	st := d.dp.Status()
-	return writeFile(d.record, &record{Version: recordVersion, Boot: bootID(), Volume: d.cfg.Name, Identity: st.Identity, Size: st.Size})
+	return writeFile(d.record, &record{Version: recordVersion, Boot: durable.BootID(), Volume: d.cfg.Name, Identity: st.Identity, Size: st.Size})
 }
 
 // Keep says that something of the volume stays after Close, its block device:
@@ -60,7 +60,7 @@ func (d *Device) Keep() { d.keep.Store(true) }
 
 // forgetRecord removes the record of a volume that no process holds.
 func forgetRecord(stateDir, volume string) error {
-	base := filepath.Join(stateDir, fileName(volume))
+	base := filepath.Join(stateDir, durable.FileName(volume))
 	unlock, err := durable.Lock(base+".lock", true)
 	if errors.Is(err, durable.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
 		return nil

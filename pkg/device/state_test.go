@@ -131,7 +131,7 @@ func TestADHChapSecretFileHoldsOneSecretAndIsNeverQuoted(t *testing.T) {
 func TestFileNamesAreSafeAndDistinct(t *testing.T) {
 	seen := map[string]bool{}
 	for _, n := range []string{"a", "A", "../../etc/passwd", strings.Repeat("x", 500), strings.Repeat("x", 501), "iqn.2026:v,lun1", "iqn.2026:v,lun-1"} {
-		f := fileName(n)
+		f := durable.FileName(n)
 		if seen[f] || len(f) > 64 || strings.ContainsAny(f, "/.") {
 			t.Errorf("%q became %q", n, f)
 		}
@@ -141,7 +141,7 @@ func TestFileNamesAreSafeAndDistinct(t *testing.T) {
 
 func TestADetachForgetsAVolumeNobodyHolds(t *testing.T) {
 	dir := t.TempDir()
-	base := filepath.Join(dir, fileName("v"))
+	base := filepath.Join(dir, durable.FileName("v"))
 	if err := os.WriteFile(base+".volume", []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestTheRecordsOfTheVersionBeforeAreRead(t *testing.T) {
 	dir := t.TempDir()
 	old := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "BOOT", bootID())), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "BOOT", durable.BootID())), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return path

@@ -7,12 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
-	"strings"
 	"sync"
 	"time"
-
-	"crypto/sha256"
-	"encoding/hex"
 
 	"golang.org/x/sys/unix"
 
@@ -95,20 +91,4 @@ var errStale = errors.New("stale socket")
 // stale reports that nobody listens on a unix socket any more.
 func stale(err error) bool {
 	return errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOENT)
-}
-
-// fileName makes a volume's name a file name: readable, short, unique.
-func fileName(name string) string {
-	sum := sha256.Sum256([]byte(name))
-	clean := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_':
-			return r
-		}
-		return '-'
-	}, name)
-	if len(clean) > 32 {
-		clean = clean[len(clean)-32:]
-	}
-	return clean + "-" + hex.EncodeToString(sum[:4])
 }

@@ -44,3 +44,17 @@ func TestALockHasOneHolder(t *testing.T) {
 	}
 	again()
 }
+
+func TestFileNamesAreDifferentAndShort(t *testing.T) {
+	seen := map[string]string{}
+	for _, n := range []string{"", "a", "A", "a/b", "a-b", "../x", "a.b", strings.Repeat("x", 500), strings.Repeat("x", 499)} {
+		f := FileName(n)
+		if len(f) > maxReadable+9 || strings.ContainsAny(f, "/.") {
+			t.Errorf("%q became %q", n, f)
+		}
+		if was, twice := seen[f]; twice {
+			t.Errorf("%q and %q are both %s", n, was, f)
+		}
+		seen[f] = n
+	}
+}
