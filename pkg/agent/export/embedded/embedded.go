@@ -47,6 +47,8 @@ type Portal struct {
 	Group uint16
 }
 
+var _ export.Exporter = (*Exporter)(nil)
+
 // Exporter implements export.Exporter.
 type Exporter struct {
 	transport backend.Transport
@@ -171,6 +173,9 @@ func (x *Exporter) Portals() (out []backend.Portal) {
 	}
 	return out
 }
+
+// Target is the same for all initiators.
+func (x *Exporter) Target(identity, _ string) string { return export.Target(x.transport, identity) }
 
 // Close resets all connections, and makes the stores durable. A store that hangs
 // is left behind after 20 s, with an error.

@@ -1,0 +1,200 @@
+package embedded
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/agent/export"
+	"github.com/csi-mpath/csi-mpath/pkg/agent/store"
+	"github.com/csi-mpath/csi-mpath/pkg/backend"
+	"github.com/csi-mpath/csi-mpath/pkg/target"
+	"github.com/csi-mpath/csi-mpath/test/node"
+)
+
+// long is more than anything takes, and less than a test may.
+const long = time.Minute
+
+func within(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), long)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// rig is an exporter with two portals on loopback.
+type rig struct {
+	t testing.TB
+	x *Exporter
+}
+
+func transports(t *testing.T, f func(t *testing.T, tr backend.Transport)) {
+	t.Helper()
+	for _, tr := range []backend.Transport{backend.ISCSI, backend.NVMe} {
+		t.Run(string(tr), func(t *testing.T) { f(t, tr) })
+	}
+}
+
+func newRig(t testing.TB, tr backend.Transport) *rig {
+	t.Helper()
+	x, err := New(Config{Transport: tr, Portals: []Portal{{Listen: "127.0.0.1:0"}, {Listen: "127.0.0.1:0"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = x.Close() })
+	return &rig{t, x}
+}
+
+// volume is an export of a file of size bytes that nobody may use.
+func (r *rig) volume(n int, size int64) export.Export {
+	r.t.Helper()
+	path := filepath.Join(r.t.TempDir(), fmt.Sprint("v", n))
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.Truncate(path, size); err != nil {
+		r.t.Fatal(err)
+	}
+	sum := sha256.Sum256([]byte(path))
+	return export.Export{Volume: backend.ID{Pool: "p", Object: fmt.Sprint("v", n)}, Identity: hex.EncodeToString(sum[:16]),
+		Backing: store.Backing{Path: path}, Size: size, Cache: true, Discard: true}
+}
+
+// access is that of host n, in its epoch.
+func (r *rig) access(n, epoch int) export.Access {
+	if r.x.Transport() == backend.NVMe {
+		return export.Access{Initiator: fmt.Sprintf("nqn.2026-01.io.test:host%d:%d", n, epoch), HostID: fmt.Sprintf("%032x", n*1000+epoch+1)}
+	}
+	return export.Access{Initiator: fmt.Sprintf("iqn.2026-01.io.test:host%d:%d", n, epoch)}
+}
+
+func (r *rig) ensure(e export.Export, access ...export.Access) (changed bool) {
+	r.t.Helper()
+	e.Access = access
+	changed, err := r.x.Ensure(within(r.t), e)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return changed
+}
+
+// connection is what a node would be told.
+func (r *rig) connection(e export.Export, a export.Access) backend.Connection {
+	return backend.Connection{Transport: r.x.Transport(), Target: r.x.Target(e.Identity, a.Initiator), LUN: export.LUN, NSID: export.NSID,
+		Portals: r.x.Portals(), Initiator: a.Initiator, HostID: a.HostID, WWID: export.WWID(r.x.Transport(), e.Identity)}
+}
+
+func (r *rig) dial(e export.Export, a export.Access, portal int) *node.Path {
+	r.t.Helper()
+	p, err := node.Dial(within(r.t), r.connection(e, a), portal, a.Auth)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(p.Close)
+	return p
+}
+
+// refused fails unless a may not log in.
+func (r *rig) refused(e export.Export, a export.Access) {
+	r.t.Helper()
+	for portal := range r.x.Portals() {
+		if p, err := node.Dial(within(r.t), r.connection(e, a), portal, a.Auth); err == nil {
+			p.Close()
+			r.t.Fatalf("%s logged in at portal %d", a.Initiator, portal)
+		}
+	}
+}
+
+func pattern(n int, seed byte) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i>>9)*31 + byte(i) + seed
+	}
+	return b
+}
+
+// roundTrip writes, flushes and reads back.
+func roundTrip(t testing.TB, p *node.Path, off int64, seed byte) {
+	t.Helper()
+	want := pattern(64<<10, seed)
+	got := make([]byte, len(want))
+	for _, err := range []error{p.Write(want, off), p.Flush(), p.Read(got, off)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(got, want) {
+		t.Fatal("the bytes differ")
+	}
+}
+
+// gated is a store whose writes wait while it is shut.
+type gated struct {
+	*target.File
+	mu      sync.Mutex
+	shut    chan struct{} // nil: open
+	waiting chan struct{} // one value for each write that waits
+	landed  func(p []byte, off uint64)
+	fail    error // of writes
+}
+
+// gate has all volumes that begin from now on in gated stores.
+func (r *rig) gate() func(e export.Export) *gated {
+	var mu sync.Mutex
+	all := map[string]*gated{}
+	open := r.x.open
+	r.x.open = func(e *export.Export) (target.Store, error) {
+		st, err := open(e)
+		if err != nil {
+			return nil, err
+		}
+		g := &gated{File: st.(*target.File), waiting: make(chan struct{}, 4096)}
+		mu.Lock()
+		all[e.Identity] = g
+		mu.Unlock()
+		return g, nil
+	}
+	return func(e export.Export) *gated {
+		mu.Lock()
+		defer mu.Unlock()
+		return all[e.Identity]
+	}
+}
+
+// close shuts the gate; open lets what waits go.
+func (g *gated) shutGate() (open func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c := make(chan struct{})
+	g.shut = c
+	return sync.OnceFunc(func() {
+		g.mu.Lock()
+		g.shut = nil
+		g.mu.Unlock()
+		close(c)
+	})
+}
+
+func (g *gated) WriteAt(p []byte, off uint64) error {
+	g.mu.Lock()
+	shut, landed, fail := g.shut, g.landed, g.fail
+	g.mu.Unlock()
+	if shut != nil {
+		g.waiting <- struct{}{}
+		<-shut
+	}
+	if landed != nil {
+		landed(p, off)
+	}
+	if fail != nil {
+		return fail
+	}
+	return g.File.WriteAt(p, off)
+}
