@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -130,17 +132,21 @@ func (s *story) evict(lose bool, before func()) {
 		ensured <- err
 	}()
 	<-p.Done()
+	v := s.x.find(s.e.Identity)
+	for slices.Contains(v.srv.Granted(), s.evicted.Initiator) {
+		runtime.Gosched() // one who left by itself is not put out yet
+	}
 	before()
 	open()
 	if err := <-ensured; err != nil {
 		t.Fatal(err)
 	}
-	before1 := s.written()
+	then := s.written()
 	for _, q := range <-knocked {
 		<-q.Done()
 	}
 	s.after(kept, refusals)
-	if s.late.Load() == 0 && !bytes.Equal(before1, s.written()) {
+	if s.late.Load() == 0 && !bytes.Equal(then, s.written()) {
 		t.Error("the bytes changed after the eviction")
 	}
 }
@@ -173,7 +179,7 @@ func (s *story) after(kept, refusals <-chan error) {
 	}
 }
 
-// TestNoWriteOfAnEvictedNodeLands is what the fence is for (I9): a hundred rounds
+// TestNoWriteOfAnEvictedNodeLands is what the fence is for (I9): many rounds
 // each with one node and with another that stays, with and without a connection
 // when access is taken away.
 func TestNoWriteOfAnEvictedNodeLands(t *testing.T) {
@@ -182,7 +188,7 @@ func TestNoWriteOfAnEvictedNodeLands(t *testing.T) {
 			transports(t, func(t *testing.T, tr backend.Transport) {
 				r := newRig(t, tr)
 				of := r.gate()
-				for round := range 100 {
+				for round := range rounds {
 					s := newStory(t, r, of, round, shared)
 					s.evict(round%4 == 3, func() {
 						s.refused(s.e, s.evicted)
