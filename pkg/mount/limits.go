@@ -19,6 +19,10 @@ const (
 	// unmountWithin is how long an unmount may take before it becomes a lazy one,
 	// which leaves the writing of what is dirty to the device's return.
 	unmountWithin = 5 * time.Second
+	// maxMessages is how many lines of a checker are kept, maxMessage how many bytes
+	// of each.
+	maxMessages = 20
+	maxMessage  = 300
 	// statsWithin is how long statistics may take, whatever the caller grants.
 	statsWithin = 500 * time.Millisecond
 )
