@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 )
 
@@ -26,6 +27,9 @@ func (e *Edit) Result() (changed bool, err error) { return e.changed, e.err }
 
 // Err is the first error.
 func (e *Edit) Err() error { return e.err }
+
+// Context is the one that all steps end with.
+func (e *Edit) Context() context.Context { return e.ctx }
 
 // Fail ends the edit with an error, if it has none yet.
 func (e *Edit) Fail(err error) {
@@ -83,6 +87,15 @@ func (e *Edit) List(p Path) []string {
 // Get reads an attribute; "" if it is not there. What the kernel writes before
 // some values ("T10 Vendor Identification: ") is cut off.
 func (e *Edit) Get(p Path) string {
+	text := e.Raw(p)
+	if _, value, found := strings.Cut(text, ": "); found {
+		text = value
+	}
+	return strings.TrimSpace(text)
+}
+
+// Raw reads an attribute as it is; "" if it is not there.
+func (e *Edit) Raw(p Path) string {
 	if e.err != nil {
 		return ""
 	}
@@ -90,10 +103,7 @@ func (e *Edit) Get(p Path) string {
 	if err != nil && !Absent(err) {
 		e.Fail(fmt.Errorf("read %s: %w", p, err))
 	}
-	if _, value, found := strings.Cut(text, ": "); found {
-		text = value
-	}
-	return strings.TrimSpace(text)
+	return text
 }
 
 // Attr writes an attribute unless it has the value.
@@ -117,21 +127,26 @@ func (e *Edit) Set(p Path, value string) {
 	}
 }
 
-// Secret is Attr for what no error may tell (I10). none is how the kernel is told
-// that there is no secret.
-func (e *Edit) Secret(p Path, value, none string) {
+// Try is Set for what the kernel may refuse with one of some errors: then the
+// attribute stays as it is.
+func (e *Edit) Try(p Path, value string, refusals ...error) {
 	if e.err != nil {
 		return
 	}
-	have, err := e.fs.Read(e.ctx, p)
-	if err != nil {
-		e.Fail(fmt.Errorf("read %s: %w", p, err))
-		return
+	err := e.fs.Write(e.ctx, p, value)
+	if !slices.ContainsFunc(refusals, func(r error) bool { return errors.Is(err, r) }) {
+		e.do(fmt.Sprintf("write %.80q to %s", value, p), err)
 	}
+}
+
+// Secret is Attr for what no error may tell (I10). none is how the kernel is told
+// that there is no secret.
+func (e *Edit) Secret(p Path, value, none string) {
+	have := e.Raw(p)
 	if have == none {
 		have = ""
 	}
-	if have == value {
+	if e.err != nil || have == value {
 		return
 	}
 	if value == "" {
@@ -165,8 +180,27 @@ func (e *Edit) Remove(p Path) {
 	}
 }
 
+// TryRemove is Remove for what the kernel may refuse with an error: then the
+// directory stays.
+func (e *Edit) TryRemove(p Path, refusal error) {
+	if e.err != nil {
+		return
+	}
+	if err := e.fs.Rmdir(e.ctx, p); !errors.Is(err, refusal) {
+		e.gone("rmdir "+string(p), err)
+	}
+}
+
 func (e *Edit) gone(what string, err error) {
 	if !Absent(err) {
 		e.do(what, err)
 	}
+}
+
+// Bit is how most attributes say yes and no.
+func Bit(on bool) string {
+	if on {
+		return "1"
+	}
+	return "0"
 }

@@ -31,6 +31,14 @@ type Devices interface {
 	Release(ctx context.Context, mark string) error
 }
 
+// Device is the block device of a backing: itself, or one over the file.
+func Device(ctx context.Context, d Devices, mark, path string, block bool) (string, error) {
+	if block {
+		return path, nil
+	}
+	return d.Attach(ctx, mark, path)
+}
+
 // Kernel are the kernel's. mu is held while a device is looked for and attached.
 type Kernel struct{ mu sync.Mutex }
 

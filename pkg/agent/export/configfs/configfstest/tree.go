@@ -6,7 +6,6 @@ package configfstest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -52,14 +51,13 @@ type Tree struct {
 	root *node
 	// held are directories whose removal, and attributes whose writing, waits.
 	held map[configfs.Path]chan struct{}
-	// broken are paths at which the next change fails.
-	broken map[configfs.Path]error
-	// Log is what was changed, one line a change: "mkdir core/iblock_0".
-	log []string
+	// fuse is how many more changes are made before one fails; below 0, all are.
+	fuse int
+	log  []string // what was changed, one line a change: "mkdir core/iblock_0"
 }
 
 func newTree(k *kind) *Tree {
-	return &Tree{root: newNode(nil, "", k, false), held: map[configfs.Path]chan struct{}{}, broken: map[configfs.Path]error{}}
+	return &Tree{root: newNode(nil, "", k, false), held: map[configfs.Path]chan struct{}{}, fuse: -1}
 }
 
 func newNode(parent *node, name string, k *kind, group bool) *node {
@@ -90,11 +88,11 @@ func (t *Tree) Hold(p configfs.Path) (release func()) {
 	})
 }
 
-// Break makes the next change at a path fail.
-func (t *Tree) Break(p configfs.Path, err error) {
+// FailAfter makes the change after n more fail, once.
+func (t *Tree) FailAfter(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.broken[p] = err
+	t.fuse = n
 }
 
 // Changes are what was changed since the last call, in order.
@@ -304,10 +302,9 @@ func (t *Tree) List(_ context.Context, p configfs.Path) ([]string, error) {
 func (t *Tree) change(what string, p configfs.Path, f func() error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	err := t.broken[p]
-	delete(t.broken, p)
-	if err == nil {
-		err = errors.Join(p.Check())
+	err := p.Check()
+	if err == nil && t.fuse == 0 {
+		t.fuse, err = -1, syscall.EIO
 	}
 	if err == nil {
 		err = f()
@@ -315,6 +312,7 @@ func (t *Tree) change(what string, p configfs.Path, f func() error) error {
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", what, p, err)
 	}
+	t.fuse = max(t.fuse-1, -1)
 	t.log = append(t.log, what+" "+string(p))
 	return nil
 }

@@ -12,7 +12,6 @@ import (
 // Devices implements loop.Devices. mu guards all.
 type Devices struct {
 	mu      sync.Mutex
-	next    int
 	marks   map[string]string // to devices
 	resized int
 }
@@ -25,10 +24,18 @@ func (d *Devices) Attach(_ context.Context, mark, _ string) (string, error) {
 		d.marks = map[string]string{}
 	}
 	if d.marks[mark] == "" {
-		d.marks[mark] = fmt.Sprint("/dev/loop", d.next)
-		d.next++
+		d.marks[mark] = d.free()
 	}
 	return d.marks[mark], nil
+}
+
+func (d *Devices) free() string {
+	taken := slices.Collect(maps.Values(d.marks))
+	for n := 0; ; n++ {
+		if path := fmt.Sprint("/dev/loop", n); !slices.Contains(taken, path) {
+			return path
+		}
+	}
 }
 
 // Resize implements loop.Devices.
