@@ -19,7 +19,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"sync"
 	"syscall"
 	"time"
@@ -36,18 +35,10 @@ type Config struct {
 	Portals   []Portal // 1..16
 }
 
-// Portal is a listening address for all volumes.
-type Portal struct {
-	Listen string // IP:port; port 0 is any
-	// Advertise is the IP:port that nodes are told; empty is what is listened on.
-	Advertise string
-	// Group is the iSCSI target portal group tag, or the NVMe port identifier; 0 is
-	// 1, or over NVMe the portal's place, from 1. Sessions are reinstated within a
-	// portal group, so that one for all portals is best.
-	Group uint16
-}
-
-var _ export.Exporter = (*Exporter)(nil)
+// Portal is a listening address for all volumes; port 0 is any. Group 0 is 1, or
+// over NVMe the portal's place, from 1. Sessions are reinstated within a portal
+// group, so that one for all portals is best.
+type Portal = export.Portal
 
 // Exporter implements export.Exporter.
 type Exporter struct {
@@ -129,15 +120,8 @@ func New(c Config) (*Exporter, error) {
 
 // listen opens a portal.
 func (x *Exporter) listen(p Portal) error {
-	at, err := netip.ParseAddrPort(p.Listen)
-	if err != nil {
-		return fmt.Errorf("%w: portal %q: want IP:port", backend.ErrInvalid, p.Listen)
-	}
-	if p.Advertise == "" && at.Addr().IsUnspecified() {
-		return fmt.Errorf("%w: portal %s is every address of the machine: advertise one", backend.ErrInvalid, p.Listen)
-	}
-	if _, err := netip.ParseAddrPort(p.Advertise); p.Advertise != "" && err != nil {
-		return fmt.Errorf("%w: advertised portal %q: want IP:port", backend.ErrInvalid, p.Advertise)
+	if _, _, err := p.Check(); err != nil {
+		return err
 	}
 	d, err := x.take(p.Listen)
 	if err != nil {
