@@ -56,7 +56,7 @@ func (v *view) revokeAll(ctx context.Context, node string) error {
 
 // revokeWhenFree waits for whoever works on the volume, and may be publishing it.
 func (v *view) revokeWhenFree(ctx context.Context, id backend.ID, node string) error {
-	p, err := v.k.pool(volume, id)
+	p, err := v.k.pool(ctx, volume, id)
 	if err != nil {
 		return err
 	}

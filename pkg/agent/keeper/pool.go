@@ -87,8 +87,8 @@ func (p *pool) exporter(t backend.Transport) export.Exporter {
 }
 
 // pool that an object would be in.
-func (k *Keeper) pool(what string, id backend.ID) (*pool, error) {
-	if err := id.Check(); err != nil {
+func (k *Keeper) pool(ctx context.Context, what string, id backend.ID) (*pool, error) {
+	if err := errors.Join(id.Check(), ctx.Err()); err != nil {
 		return nil, err
 	}
 	p := k.pools[id.Pool]
@@ -159,7 +159,7 @@ type placed struct {
 
 // Capacity implements backend.Backend.
 func (v *view) Capacity(ctx context.Context, name string) (backend.Capacity, error) {
-	if err := backend.CheckPool(name); err != nil {
+	if err := errors.Join(backend.CheckPool(name), ctx.Err()); err != nil {
 		return backend.Capacity{}, err
 	}
 	p := v.k.pools[name]

@@ -115,7 +115,7 @@ func (v *view) Unpublish(ctx context.Context, id backend.ID, node string) error 
 			return err
 		}
 	}
-	p, err := v.k.pool(volume, id)
+	p, err := v.k.pool(ctx, volume, id)
 	if err != nil {
 		return ifThere(err)
 	}

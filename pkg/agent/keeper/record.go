@@ -41,6 +41,20 @@ type publication struct {
 	auth      backend.Auth
 }
 
+// Format prints no secrets, which fmt would find in unexported fields (I10).
+func (p publication) Format(f fmt.State, _ rune) {
+	_, _ = fmt.Fprintf(f, "{%s %s %s read-only %t shared %t revoking %t}", p.node, p.transport, p.initiator(), p.readOnly, p.shared, p.revoking)
+}
+
+// Format prints no secrets (I10).
+func (r record) Format(f fmt.State, _ rune) {
+	_, _ = fmt.Fprintf(f, "{%s %s %s", r.volume, r.tenant, r.identity)
+	for _, p := range r.pubs {
+		_, _ = fmt.Fprint(f, " ", p)
+	}
+	_, _ = io.WriteString(f, "}")
+}
+
 // initiator is who the node is under this publication.
 func (p publication) initiator() string { return p.base + ":" + p.epoch }
 

@@ -200,7 +200,7 @@ func (v *view) Volume(ctx context.Context, id backend.ID) (backend.Volume, error
 
 // find is object without a pool.
 func (v *view) find(ctx context.Context, what string, id backend.ID) (placed, error) {
-	p, err := v.k.pool(what, id)
+	p, err := v.k.pool(ctx, what, id)
 	if err != nil {
 		return placed{}, err
 	}
@@ -250,7 +250,7 @@ func (v *view) DeleteVolume(ctx context.Context, id backend.ID) error {
 
 // forRemoval locks what is to be removed; no pool: there cannot be such a thing.
 func (v *view) forRemoval(ctx context.Context, what string, id backend.ID) (p *pool, unlock func(), err error) {
-	if p, err = v.k.pool(what, id); err != nil {
+	if p, err = v.k.pool(ctx, what, id); err != nil {
 		return nil, nil, ifThere(err)
 	}
 	if !ours(what, id.Object) {
@@ -290,7 +290,7 @@ func (p *pool) unexport(ctx context.Context, id backend.ID, identity string) err
 
 // hold locks the tenant's volume.
 func (v *view) hold(ctx context.Context, id backend.ID) (p *pool, o store.Object, unlock func(), err error) {
-	if p, err = v.k.pool(volume, id); err != nil {
+	if p, err = v.k.pool(ctx, volume, id); err != nil {
 		return nil, o, nil, err
 	}
 	if unlock, err = v.k.locks.verb(ctx, "volume "+id.String(), id.Object); err != nil {
