@@ -78,7 +78,7 @@ var rooms = map[string]room{
 	"pkg/backend/static":      {may: []string{"pkg/backend"}},
 	"pkg/backend/agentclient": {may: []string{"pkg/backend", "pkg/agent/agentpb", "pkg/agent/pki", "pkg/secret"}},
 
-	"pkg/agent":         {may: []string{"pkg/backend", "pkg/agent/agentpb", "pkg/agent/pki", "pkg/agent/keeper", "pkg/secret"}},
+	"pkg/agent":         {may: []string{"pkg/backend", "pkg/agent/agentpb", "pkg/agent/pki", "pkg/agent/keeper", "pkg/agent/store", "pkg/secret"}},
 	"pkg/agent/agentpb": {may: []string{"pkg/backend", "pkg/secret"}},
 	// Writes the code of agentpb.
 	"pkg/agent/agentpb/protogen": {},

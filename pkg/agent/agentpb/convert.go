@@ -3,6 +3,7 @@ package agentpb
 import (
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -87,8 +88,14 @@ func (m *Size) Backend() backend.Size {
 	return backend.Size{Required: m.GetRequired(), Limit: m.GetLimit()}
 }
 
-// FromPage converts what part of a list is wanted.
-func FromPage(p backend.Page) *Page { return &Page{Token: p.Token, Max: int64(p.Max)} }
+// FromPage converts what part of a list is wanted. A token that is no UTF-8 was
+// never given.
+func FromPage(p backend.Page) (*Page, error) {
+	if !utf8.ValidString(p.Token) {
+		return nil, fmt.Errorf("%w: not UTF-8", backend.ErrToken)
+	}
+	return &Page{Token: p.Token, Max: int64(p.Max)}, nil
+}
 
 // Backend converts what part of a list is wanted; beyond the bound is the bound.
 func (m *Page) Backend() backend.Page {

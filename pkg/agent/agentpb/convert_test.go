@@ -110,7 +110,7 @@ func TestNoFieldIsLostOnTheWay(t *testing.T) {
 	trip(t, FromPublication, (*Publication).Backend, nil)
 	trip(t, FromEvent, (*Event).Backend, nil)
 	trip(t, FromSize, func(m *Size) (backend.Size, error) { return m.Backend(), nil }, nil)
-	trip(t, FromPage, func(m *Page) (backend.Page, error) { return m.Backend(), nil }, nil)
+	trip(t, func(p backend.Page) *Page { m, _ := FromPage(p); return m }, func(m *Page) (backend.Page, error) { return m.Backend(), nil }, nil)
 	trip(t, func(p backend.Publish) *PublishRequest { m, _ := FromPublish(p); return m }, (*PublishRequest).lenient,
 		func(p *backend.Publish) { p.Initiator = "nqn.x" })
 }

@@ -89,8 +89,8 @@ func (m *UnpublishRequest) Backend() (backend.ID, string, error) {
 }
 
 // FromFilter converts which publications are wanted.
-func FromFilter(f backend.PublicationFilter, p backend.Page) *ListPublicationsRequest {
-	return &ListPublicationsRequest{Volume: FromID(f.Volume), Node: f.Node, Page: FromPage(p)}
+func FromFilter(f backend.PublicationFilter, p *Page) *ListPublicationsRequest {
+	return &ListPublicationsRequest{Volume: FromID(f.Volume), Node: f.Node, Page: p}
 }
 
 // Backend is which publications are wanted, checked.
