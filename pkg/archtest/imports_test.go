@@ -31,7 +31,7 @@ var rooms = map[string]room{
 	"pkg/api/v1alpha1": {},
 	"pkg/mount":        {may: []string{"pkg/program", "pkg/faultpoint"}, never: grpc},
 	// The twin of pkg/mount, for tests of what stands above it.
-	"pkg/mount/mounttest": {may: []string{"pkg/mount", "pkg/program"}},
+	"pkg/mount/mounttest": {may: []string{"pkg/mount", "pkg/program", "pkg/faultpoint"}},
 	"pkg/program":         {never: k8s},
 	"pkg/volume":          {may: []string{"pkg/mount", "pkg/blk", "pkg/volume/attrs", "pkg/tunable", "pkg/backend", "pkg/secret", "pkg/faultpoint", "pkg/durable"}, never: grpc},
 	"pkg/volume/attrs":    {may: []string{"pkg/backend", "pkg/tunable", "pkg/portal"}, never: []string{"os", "syscall", "golang.org/x/sys/", "k8s.io/"}},

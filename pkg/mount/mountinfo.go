@@ -65,7 +65,7 @@ func octal(s string) (v byte, ok bool) {
 		if c < '0' || c > '7' {
 			return 0, false
 		}
-		v = v<<3 | c - '0'
+		v = v<<3 + (c - '0')
 	}
 	return v, true
 }
