@@ -26,7 +26,7 @@ func (id ID) String() string { return fmt.Sprintf("%s.%s.%s", idVersion, id.Back
 // ParseID reads a handle, strictly.
 func ParseID(s string) (ID, error) {
 	parts := strings.Split(s, ".")
-	if len(s) > maxID || len(parts) != 4 || parts[0] != idVersion || !backend.ValidName(parts[1], maxBackend) {
+	if len(s) > maxID || len(parts) != 4 || parts[0] != idVersion || !backend.ValidName(parts[1], MaxBackend) {
 		return ID{}, invalid("volume ID %q is not %s.backend.pool.object", clip(s), idVersion)
 	}
 	id := ID{Backend: parts[1], Object: backend.ID{Pool: parts[2], Object: parts[3]}}
@@ -67,7 +67,7 @@ func ParseClass(params map[string]string) (Class, error) {
 		c.Tunables = tunables
 	}
 	switch {
-	case c.Backend != "" && !backend.ValidName(c.Backend, maxBackend):
+	case c.Backend != "" && !backend.ValidName(c.Backend, MaxBackend):
 		return Class{}, invalid("backend %q is no name", clip(c.Backend))
 	case c.Pool != "" && !backend.ValidName(c.Pool, backend.MaxPool):
 		return Class{}, invalid("pool %q is no name", clip(c.Pool))

@@ -14,5 +14,6 @@ const (
 	maxMkfs      = 16         // options for mkfs
 	maxMkfsBytes = 256        // bytes of all of them
 	maxID        = 128        // bytes of a volume's ID (CSI)
-	maxBackend   = 32         // bytes of a backend's name
+	// MaxBackend bounds a backend's name, bytes.
+	MaxBackend = 32
 )
