@@ -19,5 +19,5 @@ BENCH_PACKAGES := nbdkit qemu-system-common qemu-block-extra libiscsi-bin iprout
 # What most people reach storage with, for our target: open-iscsi and
 # multipath-tools, nvme-cli.
 VM_PACKAGES := qemu-system-x86 xz-utils kmod e2fsprogs xfsprogs fio tgt nbd-client \
-	open-iscsi multipath-tools sg3-utils nvme-cli
+	open-iscsi multipath-tools sg3-utils nvme-cli lvm2 thin-provisioning-tools btrfs-progs
 KERNEL      ?= 6.12
