@@ -164,7 +164,7 @@ func auth(t backend.Transport, n int) backend.Auth {
 	case t == backend.NVMe && n == 1:
 		return backend.Auth{DHCHAP: backend.DHCHAP{Host: "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:"}}
 	case t == backend.NVMe:
-		return backend.Auth{DHCHAP: backend.DHCHAP{Host: "DHHC-1:00:KcFTn8bJaS2Wc9rx+4DpXDpXm7rwAeMuj4YMTqdNGX8Sd7xV:"}}
+		return backend.Auth{DHCHAP: backend.DHCHAP{Host: "DHHC-1:00:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl9YjiZe:"}}
 	case n == 1:
 		return backend.Auth{CHAP: backend.CHAP{User: "node", Secret: "first-secret-1"}}
 	}
