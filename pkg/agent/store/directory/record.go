@@ -105,7 +105,7 @@ func (s *Store) read(name string) (*record, error) {
 	}
 	r, err := decode(b, name)
 	if err != nil {
-		return nil, fmt.Errorf("record %s is damaged (%v): repair it, or move it and its %s file away", path, err, imageSuffix)
+		return nil, fmt.Errorf("record %s is damaged (%s): repair it, or move it and its %s file away", path, err.Error(), imageSuffix) // not the caller's ErrInvalid
 	}
 	return &r, nil
 }

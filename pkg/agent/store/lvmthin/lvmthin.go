@@ -192,12 +192,12 @@ func (e entry) content() backend.Content {
 // the name of an object of ours and no tags is an error for whoever wants it.
 func (s *Store) entry(v volume) (e entry, ok bool, err error) {
 	name, prefixed := strings.CutPrefix(v.name, s.lv(""))
-	if !prefixed || v.pool != s.cfg.ThinPool || !ours(v.tags) || store.CheckName(name) != nil {
+	if !prefixed || v.pool != s.cfg.ThinPool || !ours(v.tags) || !backend.ValidName(name, backend.MaxObject) {
 		return entry{}, false, nil
 	}
 	d, err := decode(v.tags)
 	if err != nil {
-		return entry{}, false, fmt.Errorf("volume %s/%s: its tags are damaged: %w", s.cfg.VolumeGroup, v.name, err)
+		return entry{}, false, fmt.Errorf("volume %s/%s: its tags are damaged: %s", s.cfg.VolumeGroup, v.name, err.Error()) // not the caller's ErrInvalid
 	}
 	return entry{name, v, d}, true, nil
 }

@@ -26,6 +26,9 @@ func testCopy(t *testing.T, r *rig) {
 	r.want("v-2", 4096, "second")
 	r.restart()
 	r.want("v-2", 4096, "second")
+	if o := r.object("v-2"); o.Size != s.Size || o.Labels.Name != s.Labels.Name {
+		t.Errorf("the copy after a restart: %+v", o)
+	}
 	r.delete("v-2")
 	r.empty()
 }
