@@ -3,7 +3,7 @@ package driver
 import (
 	"context"
 	"errors"
-	"io"
+	"log/slog"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -22,8 +22,7 @@ const (
 
 // The log is for those who look for something in it.
 func TestMain(m *testing.M) {
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	m.Run()
 }
 
