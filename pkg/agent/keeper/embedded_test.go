@@ -38,30 +38,33 @@ func newServer(t testing.TB) *server {
 		t.Cleanup(func() { _ = held.Close() })
 		s.listen[tr] = held.Addr()
 	}
-	s.open(t.Context())
+	s.open()
 	t.Cleanup(func() { s.close() })
 	return s
 }
 
-// open is what an agent does at start.
-func (s *server) open(ctx context.Context) {
+func (s *server) open() {
 	s.t.Helper()
-	var err error
-	if s.store, err = directory.Open(directory.Config{Path: s.pool}); err != nil {
+	if err := s.begin(context.Background()); err != nil {
 		s.t.Fatal(err)
+	}
+}
+
+// begin is what an agent does at start.
+func (s *server) begin(ctx context.Context) (err error) {
+	if s.store, err = directory.Open(directory.Config{Path: s.pool}); err != nil {
+		return err
 	}
 	s.exports = nil
 	for _, tr := range []backend.Transport{backend.ISCSI, backend.NVMe} {
 		x, err := embedded.New(embedded.Config{Transport: tr, Portals: []embedded.Portal{{Listen: s.listen[tr]}}})
 		if err != nil {
-			s.t.Fatal(err)
+			return err
 		}
 		s.exports = append(s.exports, x)
 	}
 	s.k, err = Open(ctx, Config{State: s.state, Pools: []Pool{{Name: pool0, Store: s.store, Exports: s.exports}}})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	return err
 }
 
 // close is how an agent ends; what a crash stopped is not waited for.
@@ -82,7 +85,7 @@ func (s *server) subject() contract.Subject {
 				t.Fatal(err)
 			}
 			s.close()
-			s.open(context.Background())
+			s.open()
 			return s.subject()
 		},
 		Crash: func(t testing.TB, point string, nth int, call func(backend.Backend)) (contract.Subject, bool) {
@@ -90,7 +93,7 @@ func (s *server) subject() contract.Subject {
 				return s.subject(), false
 			}
 			s.close()
-			s.open(context.Background())
+			s.open()
 			return s.subject(), true
 		},
 		Leftovers: func(testing.TB) []string { return s.left() },
