@@ -9,7 +9,9 @@ import (
 
 	"github.com/csi-mpath/csi-mpath/pkg/agent/export"
 	"github.com/csi-mpath/csi-mpath/pkg/agent/export/embedded"
+	"github.com/csi-mpath/csi-mpath/pkg/agent/store"
 	"github.com/csi-mpath/csi-mpath/pkg/agent/store/directory"
+	"github.com/csi-mpath/csi-mpath/pkg/agent/store/memory"
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
 	"github.com/csi-mpath/csi-mpath/pkg/backend/contract"
 	"github.com/csi-mpath/csi-mpath/test/node"
@@ -22,14 +24,17 @@ type server struct {
 	t           testing.TB
 	state, pool string // directories
 	listen      map[backend.Transport]string
+	openStore   func(dir string) (store.Store, error)
 
-	store   *directory.Store
+	store   store.Store
 	exports []export.Exporter
 	k       *Keeper
 }
 
-func newServer(t testing.TB) *server {
-	s := &server{t: t, state: t.TempDir(), pool: t.TempDir(), listen: map[backend.Transport]string{}}
+func newServer(t testing.TB) *server { return newServerOver(t, openDirectory) }
+
+func newServerOver(t testing.TB, openStore func(dir string) (store.Store, error)) *server {
+	s := &server{t: t, openStore: openStore, state: t.TempDir(), pool: t.TempDir(), listen: map[backend.Transport]string{}}
 	for _, tr := range []backend.Transport{backend.ISCSI, backend.NVMe} {
 		held, err := port.Hold()
 		if err != nil {
@@ -52,7 +57,7 @@ func (s *server) open() {
 
 // begin is what an agent does at start.
 func (s *server) begin(ctx context.Context) (err error) {
-	if s.store, err = directory.Open(directory.Config{Path: s.pool}); err != nil {
+	if s.store, err = s.openStore(s.pool); err != nil {
 		return err
 	}
 	s.exports = nil
@@ -120,6 +125,25 @@ func (s *server) left() []string {
 	return left
 }
 
+func openDirectory(dir string) (store.Store, error) { return directory.Open(directory.Config{Path: dir}) }
+
 func TestTheContractOverFilesAndTheEmbeddedTarget(t *testing.T) {
 	contract.Run(t, func(t *testing.T) contract.Subject { return newServer(t).subject() })
+}
+
+// TestTheContractOverSnapshotsThatWritersAreHeldOffFor: the store needs the target
+// to hold back writes, as a directory with reflinks does, which is not everywhere.
+// What a crash does to them is told elsewhere.
+func TestTheContractOverSnapshotsThatWritersAreHeldOffFor(t *testing.T) {
+	contract.Run(t, func(t *testing.T) contract.Subject {
+		var kept store.Store // what it knows is in memory
+		s := newServerOver(t, func(dir string) (store.Store, error) {
+			if kept == nil {
+				kept = memory.New(memory.Config{Dir: dir, Snapshots: true})
+			}
+			return kept, nil
+		}).subject()
+		s.Crash = nil
+		return s
+	})
 }

@@ -46,7 +46,7 @@ func beChild(text string) error {
 		return err
 	}
 	faultpoint.Arm()
-	s := &server{state: do.State, pool: do.Pool, listen: do.Listen}
+	s := &server{openStore: openDirectory, state: do.State, pool: do.Pool, listen: do.Listen}
 	if err := s.begin(context.Background()); err != nil {
 		return err
 	}

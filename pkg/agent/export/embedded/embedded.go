@@ -40,6 +40,8 @@ type Config struct {
 // group, so that one for all portals is best.
 type Portal = export.Portal
 
+var _ export.Exporter = (*Exporter)(nil)
+
 // Exporter implements export.Exporter.
 type Exporter struct {
 	transport backend.Transport

@@ -9,7 +9,7 @@ const (
 	// maxExports bounds the volumes it serves: each may hold a file descriptor.
 	maxExports = 8192
 	// maxAccess bounds the initiators of one volume.
-	maxAccess = 128
+	maxAccess = 256
 	// maxISCSIName is the longest iSCSI name, bytes (RFC 7143 4.2.7.1).
 	maxISCSIName = 223
 
