@@ -89,10 +89,10 @@ func CheckPool(name string) error {
 	return nil
 }
 
-// CheckNode refuses what is no name of a node: 1..MaxNode letters, digits, dots,
-// hyphens and underscores, and no dot first.
+// CheckNode refuses what is no name of a node: 1..MaxNode letters, digits, and
+// inner dots, hyphens and underscores.
 func CheckNode(name string) error {
-	if name == "" || len(name) > MaxNode || name[0] == '.' || !only(name, "._-") {
+	if name == "" || len(name) > MaxNode || !only(name[:1]+name[len(name)-1:], "") || !only(name, "._-") {
 		return fmt.Errorf("%w: node name %q: want 1..%d letters, digits, and inner '.', '_', '-'", ErrInvalid, clip(name), MaxNode)
 	}
 	return nil
