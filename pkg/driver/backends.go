@@ -2,10 +2,8 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"reflect"
 	"sync/atomic"
 	"time"
@@ -13,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
+	"github.com/csi-mpath/csi-mpath/pkg/durable"
 )
 
 // Opener makes a backend of what the configuration says. It waits for nobody: a
@@ -135,7 +134,7 @@ func (b *Backends) Follow(ctx context.Context, file string) {
 
 // reload reads the file, and returns what it read for the next time.
 func (b *Backends) reload(file string, last []byte) []byte {
-	text, err := readLimited(file)
+	text, err := durable.Read(file, maxConfig)
 	if err != nil || (last != nil && string(text) == string(last)) {
 		if err != nil {
 			klog.ErrorS(err, "configuration cannot be read: the one before is used", "file", file)
@@ -156,7 +155,7 @@ func (b *Backends) reload(file string, last []byte) []byte {
 
 // LoadConfig reads a configuration from a file.
 func LoadConfig(file string) (Config, error) {
-	text, err := readLimited(file)
+	text, err := durable.Read(file, maxConfig)
 	if err != nil {
 		return Config{}, err
 	}
@@ -165,18 +164,4 @@ func LoadConfig(file string) (Config, error) {
 		return Config{}, fmt.Errorf("%s: %w", file, err)
 	}
 	return cfg, nil
-}
-
-// readLimited reads a file that is not too large.
-func readLimited(file string) (text []byte, err error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	text, err = io.ReadAll(io.LimitReader(f, maxConfig+1))
-	if err == nil && len(text) > maxConfig {
-		return nil, fmt.Errorf("%s: more than %d bytes", file, maxConfig)
-	}
-	return text, err
 }

@@ -234,10 +234,18 @@ func (c *Controller) ValidateVolumeCapabilities(ctx context.Context, r *csi.Vali
 			return nil, asStatus(err)
 		}
 	}
-	_, err := attrs.ParseClass(r.GetParameters())
-	if err = errors.Join(err, checkAccess(r.GetVolumeCapabilities())); err != nil {
-		return &csi.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil
+	if why := unusable(r); why != "" {
+		return &csi.ValidateVolumeCapabilitiesResponse{Message: why}, nil
 	}
 	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
 		VolumeContext: r.GetVolumeContext(), VolumeCapabilities: r.GetVolumeCapabilities(), Parameters: r.GetParameters(), MutableParameters: r.GetMutableParameters()}}, nil
+}
+
+// unusable is why a volume cannot be used so; empty: it can.
+func unusable(r *csi.ValidateVolumeCapabilitiesRequest) string {
+	_, err := attrs.ParseClass(r.GetParameters())
+	if err = errors.Join(err, checkAccess(r.GetVolumeCapabilities())); err != nil {
+		return err.Error()
+	}
+	return ""
 }

@@ -56,7 +56,7 @@ func theSameCallAtOnceIsOneCall(r *trial) {
 			return connectionText(c), err
 		})
 		together(r, "Unpublish or Fence", func() (string, error) { return "", end() })
-		if all := r.publications(backend.PublicationFilter{}); len(all) != 0 {
+		if all := r.publications(); len(all) != 0 {
 			r.Errorf("got %+v", all)
 		}
 	}
@@ -83,7 +83,7 @@ func oppositeCallsAtOnceEndInOneOfBothStates(r *trial) {
 		}
 		wg.Wait()
 		// Whoever came first: after the fence the node has nothing, and all can go.
-		if all := r.publications(backend.PublicationFilter{}); len(all) != 0 {
+		if all := r.publications(); len(all) != 0 {
 			r.Errorf("a fenced node has %+v", all)
 		}
 		r.clear()

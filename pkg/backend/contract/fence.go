@@ -20,7 +20,7 @@ func aFencedNodeHasNothingAndGetsNothing(r *trial) {
 	for range 2 {
 		r.ok(r.b.Fence(r.ctx, "bad"), "fencing it")
 		r.fenced("bad")
-		if all := r.publications(backend.PublicationFilter{}); len(all) != 1 || all[0].Node != "good" {
+		if all := r.publications(); len(all) != 1 || all[0].Node != "good" {
 			r.Errorf("publications: got %+v", all)
 		}
 		for _, p := range []backend.Publish{r.to(one.ID, "bad"), r.shared(two.ID, "bad"), r.to(three.ID, "bad")} {
@@ -52,7 +52,7 @@ func unfenceLetsANodeComeBackUnderAnotherEpoch(r *trial) {
 		r.ok(r.b.Unfence(r.ctx, "node"), "lifting it")
 		r.fenced()
 	}
-	if all := r.publications(backend.PublicationFilter{}); len(all) != 0 {
+	if all := r.publications(); len(all) != 0 {
 		r.Errorf("publications came back: %+v", all)
 	}
 	if after := r.publish(r.to(v.ID, "node")); after.Epoch == before.Epoch && after.Epoch != "" {

@@ -160,7 +160,7 @@ func (r *trial) clear() {
 		r.unpublish(v.ID, "")
 		r.ok(r.b.DeleteVolume(r.ctx, v.ID), "deleting volume "+v.Name)
 	}
-	for _, s := range r.snapshots(backend.ID{}) {
+	for _, s := range r.snapshots() {
 		r.ok(r.b.DeleteSnapshot(r.ctx, s.ID), "deleting snapshot "+s.Name)
 	}
 	nodes, err := r.b.Fenced(r.ctx)

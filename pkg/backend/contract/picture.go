@@ -3,8 +3,6 @@ package contract
 import (
 	"fmt"
 	"slices"
-
-	"github.com/csi-mpath/csi-mpath/pkg/backend"
 )
 
 // picture is all that is there, as its owner sees it, without what is random:
@@ -16,10 +14,10 @@ func (r *trial) picture() []string {
 		v.Identity = ""
 		all = append(all, volumeText(v))
 	}
-	for _, s := range r.snapshots(backend.ID{}) {
+	for _, s := range r.snapshots() {
 		all = append(all, fmt.Sprintf("snapshot %s %q of %s, %d bytes", s.ID, s.Name, s.Of, s.Size))
 	}
-	for _, p := range r.publications(backend.PublicationFilter{}) {
+	for _, p := range r.publications() {
 		all = append(all, fmt.Sprintf("publication of %s to %s over %s, read-only %t, shared %t, revoking %t", p.Volume, p.Node, p.Transport, p.ReadOnly, p.Shared, p.Revoking))
 	}
 	nodes, err := r.b.Fenced(r.ctx)
@@ -38,10 +36,10 @@ func (r *trial) details() []string {
 	for _, v := range r.volumes() {
 		all = append(all, fmt.Sprintf("%s, created %s", volumeText(v), v.Created.UTC()))
 	}
-	for _, s := range r.snapshots(backend.ID{}) {
+	for _, s := range r.snapshots() {
 		all = append(all, fmt.Sprintf("snapshot %s, created %s", s.ID, s.Created.UTC()))
 	}
-	for _, p := range r.publications(backend.PublicationFilter{}) {
+	for _, p := range r.publications() {
 		all = append(all, fmt.Sprintf("publication of %s to %s: initiator %s, epoch %s", p.Volume, p.Node, p.Initiator, p.Epoch))
 	}
 	return all

@@ -24,14 +24,14 @@ func aRepeatedPublishIsTheSamePublication(r *trial) {
 	first := r.publish(r.to(v.ID, "node-1.example"))
 	r.wellFormed(first, v)
 	r.sameConnection(r.publish(r.to(v.ID, "node-1.example")), first, "published again")
-	all := r.publications(backend.PublicationFilter{})
+	all := r.publications()
 	if len(all) != 1 || all[0].Volume != v.ID || all[0].Node != "node-1.example" || all[0].Transport != r.transport || all[0].Initiator != first.Initiator ||
 		all[0].Epoch != first.Epoch || all[0].ReadOnly || all[0].Shared || all[0].Revoking {
 		r.Errorf("publications: got %+v", all)
 	}
 	for range 2 {
 		r.unpublish(v.ID, "node-1.example")
-		if all := r.publications(backend.PublicationFilter{}); len(all) != 0 {
+		if all := r.publications(); len(all) != 0 {
 			r.Errorf("unpublished: got %+v", all)
 		}
 	}
@@ -111,7 +111,7 @@ func noNodeMeansAllNodes(r *trial) {
 	r.publish(r.shared(v.ID, "b"))
 	r.publish(r.to(other.ID, "a"))
 	r.unpublish(v.ID, "")
-	if all := r.publications(backend.PublicationFilter{}); len(all) != 1 || all[0].Volume != other.ID {
+	if all := r.publications(); len(all) != 1 || all[0].Volume != other.ID {
 		r.Errorf("got %+v", all)
 	}
 	r.unpublish(v.ID, "")
@@ -180,7 +180,7 @@ func secretsAreChangedInPlace(r *trial) {
 		p.Auth = auth(r.transport, n)
 		r.sameConnection(r.publish(p), first, "published with other secrets")
 	}
-	if all := r.publications(backend.PublicationFilter{}); len(all) != 1 {
+	if all := r.publications(); len(all) != 1 {
 		r.Errorf("got %+v", all)
 	}
 }

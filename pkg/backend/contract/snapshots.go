@@ -68,7 +68,7 @@ func aRepeatedSnapshotIsFound(r *trial) {
 	r.sameSnapshot(r.snapshot("snap", v.ID), s, "created again")
 	_, err := r.b.CreateSnapshot(r.ctx, backend.CreateSnapshot{Name: "snap", Of: other.ID})
 	r.want(err, "of another volume", backend.ErrConflict)
-	if all := r.snapshots(backend.ID{}); len(all) != 1 {
+	if all := r.snapshots(); len(all) != 1 {
 		r.Errorf("got %v", all)
 	}
 }
@@ -145,7 +145,7 @@ func volumesAndSnapshotsAreNotEachOther(r *trial) {
 	}
 	r.harmless(r.b.DeleteVolume(r.ctx, s.ID), "DeleteVolume of a snapshot")
 	r.harmless(r.b.DeleteSnapshot(r.ctx, v.ID), "DeleteSnapshot of a volume")
-	if n := len(r.snapshots(backend.ID{})); n != 1 {
+	if n := len(r.snapshots()); n != 1 {
 		r.Errorf("%d snapshots are there, want 1", n)
 	}
 	r.isEmptyBut("same name")
