@@ -1,0 +1,119 @@
+package volume
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/csi-mpath/csi-mpath/pkg/mount"
+)
+
+// Stats are a volume's numbers.
+type Stats struct {
+	// Size of the device, bytes.
+	Size  int64
+	Block bool
+	// Usage of the file system; nil if it cannot be asked, and never was.
+	Usage *mount.Stats
+	// Abnormal and Message are the volume's condition.
+	Abnormal bool
+	Message  string
+}
+
+// Stats reads a volume's numbers, and its condition from the path table. While no
+// path works, no system call goes near the data: the usage is what it was last.
+func (n *Node) Stats(ctx context.Context, volume, path string) (Stats, error) {
+	if err := checkVolume(volume); err != nil {
+		return Stats{}, err
+	}
+	st, err := n.find(volume)
+	if err == nil && (st == nil || !st.at(path)) {
+		err = fmt.Errorf("%w: it is not at %s", ErrNotFound, clip(path))
+	}
+	if err != nil {
+		return Stats{}, of(volume, "stats", err)
+	}
+	out := Stats{Block: st.rec.Use.Block}
+	if st.dev == nil {
+		out.Abnormal, out.Usage, out.Message = true, st.usage, "it is being brought back"
+		if st.problem != nil {
+			out.Message = st.problem.Error()
+		}
+		return out, nil
+	}
+	s := st.dev.Status()
+	out.Size = s.Size
+	out.Abnormal, out.Message = st.condition(s)
+	if out.Usage = st.usage; out.Block || s.Usable == 0 || st.rec.Revoked != "" {
+		return out, nil
+	}
+	if !n.ask(volume) {
+		return out, nil // another call does, and what it learns is enough
+	}
+	u, err := n.cfg.Mounts.Stats(ctx, st.rec.Use.Staging)
+	n.asked(volume)
+	if err != nil {
+		out.Abnormal, out.Message = true, fmt.Sprintf("its file system cannot be asked: %v; %s", err, out.Message)
+		return out, nil
+	}
+	out.Usage = &u
+	n.remember(volume, st.rec, &u)
+	return out, nil
+}
+
+// ask reports whether nobody asks a volume's file system now; asked ends that.
+func (n *Node) ask(volume string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.asking[volume] {
+		return false
+	}
+	n.asking[volume] = true
+	return true
+}
+
+func (n *Node) asked(volume string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.asking, volume)
+}
+
+// at reports whether the volume is staged or published at a path.
+func (st *state) at(path string) bool {
+	_, published := st.rec.Published[path]
+	return published || st.rec.Use.Staging == path && st.rec.Phase == phaseStaged
+}
+
+// remember keeps the usage for when it cannot be asked. It has no turn, so it
+// changes only what is there as it was.
+func (n *Node) remember(volume string, rec *record, u *mount.Stats) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if now := n.vols[volume]; now != nil && now.rec == rec {
+		next := *now
+		next.usage = u
+		n.vols[volume] = &next
+	}
+}
+
+// condition is what is wrong with a volume, in one line.
+func (st *state) condition(s Status) (abnormal bool, message string) {
+	switch {
+	case st.rec.Revoked != "":
+		return true, st.rec.Revoked
+	case s.Usable == 0:
+		return true, fmt.Sprintf("none of %s; %d requests wait, the oldest for %v", describePaths(s), s.Held, s.Oldest)
+	}
+	down := 0
+	for _, p := range s.Paths {
+		if !p.Up {
+			down++
+		}
+	}
+	if down > 0 {
+		return true, fmt.Sprintf("%d of %d paths work: %s", len(s.Paths)-down, len(s.Paths), describePaths(s))
+	}
+	if s.InDoubt > 0 {
+		return false, fmt.Sprintf("%d paths work; %d writes of a lost one are being settled", len(s.Paths), s.InDoubt)
+	}
+	return false, fmt.Sprintf("%d paths work", len(s.Paths))
+}
