@@ -125,7 +125,9 @@ func (s *server) left() []string {
 	return left
 }
 
-func openDirectory(dir string) (store.Store, error) { return directory.Open(directory.Config{Path: dir}) }
+func openDirectory(dir string) (store.Store, error) {
+	return directory.Open(directory.Config{Path: dir})
+}
 
 func TestTheContractOverFilesAndTheEmbeddedTarget(t *testing.T) {
 	contract.Run(t, func(t *testing.T) contract.Subject { return newServer(t).subject() })

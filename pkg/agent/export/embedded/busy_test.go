@@ -30,7 +30,7 @@ func busy(t *testing.T, tr backend.Transport) (r *rig, e export.Export, open fun
 	e = r.volume(1, mib)
 	a := r.access(1, 1)
 	r.ensure(e, a)
-	g := of(e)
+	g := of(e.Identity)
 	open = g.shutGate()
 	t.Cleanup(open)
 	r.dial(e, a, 0).Begin(&blk.Command{Op: blk.Write, Len: 4096, Buf: pattern(4096, 1)})
@@ -93,7 +93,7 @@ func TestQuiesceWaitsForAllThatWasBegun(t *testing.T) {
 		of := r.gate()
 		e, a := r.volume(1, mib), r.access(1, 1)
 		r.ensure(e, a)
-		g := of(e)
+		g := of(e.Identity)
 		var landed atomic.Int64
 		g.landed = func([]byte, uint64) { landed.Add(1) }
 		open := g.shutGate()
@@ -140,7 +140,7 @@ func TestAQuietVolumeIsReadAndNotWritten(t *testing.T) {
 		}
 		var quiet atomic.Bool
 		quiet.Store(true)
-		g := of(e)
+		g := of(e.Identity)
 		g.mu.Lock()
 		g.landed = func([]byte, uint64) {
 			if quiet.Load() {
@@ -185,7 +185,7 @@ func TestANodeThatIsEvictedFromAQuietVolumeWritesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := of(e)
+		g := of(e.Identity)
 		g.mu.Lock()
 		g.landed = func([]byte, uint64) { t.Error("a write landed") }
 		g.mu.Unlock()

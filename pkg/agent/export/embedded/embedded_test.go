@@ -200,7 +200,7 @@ func TestAFullStoreIsACleanError(t *testing.T) {
 		of := r.gate()
 		e, a := r.volume(1, mib), r.access(1, 1)
 		r.ensure(e, a)
-		g := of(e)
+		g := of(e.Identity)
 		g.mu.Lock()
 		g.fail = target.ErrNoSpace
 		g.mu.Unlock()

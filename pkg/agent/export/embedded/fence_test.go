@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/csi-mpath/csi-mpath/pkg/agent/export"
+	"github.com/csi-mpath/csi-mpath/pkg/agent/keeper"
+	"github.com/csi-mpath/csi-mpath/pkg/agent/store/directory"
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
 	"github.com/csi-mpath/csi-mpath/test/node"
@@ -30,11 +32,13 @@ const (
 // story is one round of a node's eviction.
 type story struct {
 	*rig
-	e       export.Export
-	evicted export.Access
-	stays   []export.Access
-	g       *gated
-	length  int // bytes of a write
+	identity string
+	evicted  backend.Connection
+	stays    []backend.Connection // one, or nobody
+	revoke   func(ctx context.Context) error
+	again    func() backend.Connection // the evicted node's next publication
+	g        *gated
+	length   int // bytes of a write
 
 	returned atomic.Bool   // Ensure has
 	late     atomic.Int64  // writes of the evicted node that landed after that
@@ -43,21 +47,38 @@ type story struct {
 }
 
 // newStory has a volume whose writes can be held, and one node or two on it.
-func newStory(t testing.TB, r *rig, of func(export.Export) *gated, round int, shared bool) *story {
-	t.Helper()
-	s := &story{rig: r, e: r.volume(round, fenceSize), evicted: r.access(1, 1), length: []int{4096, 128 << 10, 64 << 10}[round%3],
-		stop: make(chan struct{})}
+func newStory(r *rig, of func(identity string) *gated, round int, shared bool) *story {
+	e, evicted := r.volume(round, fenceSize), r.access(1, 1)
+	s := &story{rig: r, identity: e.Identity, evicted: r.connection(e, evicted)}
+	var stays []export.Access
 	if shared {
-		s.stays = []export.Access{r.access(2, 1)}
+		stays = []export.Access{r.access(2, 1)}
+		s.stays = []backend.Connection{r.connection(e, stays[0])}
 	}
-	r.ensure(s.e, append(s.stays, s.evicted)...)
-	s.g = of(s.e)
+	r.ensure(e, append(stays, evicted)...)
+	s.revoke = func(ctx context.Context) error {
+		e.Access = stays
+		_, err := r.x.Ensure(ctx, e)
+		return err
+	}
+	s.again = func() backend.Connection {
+		next := r.access(1, 2)
+		r.ensure(e, append(stays, next)...)
+		return r.connection(e, next)
+	}
+	s.begin(of, round)
+	return s
+}
+
+// begin notes what lands late.
+func (s *story) begin(of func(identity string) *gated, round int) {
+	s.length, s.stop = []int{4096, 128 << 10, 64 << 10}[round%3], make(chan struct{})
+	s.g = of(s.identity)
 	s.g.landed = func(_ []byte, off uint64) {
 		if off < half && s.returned.Load() {
 			s.late.Add(1)
 		}
 	}
-	return s
 }
 
 // write keeps n writes in flight until the session is lost or stop is closed,
@@ -91,7 +112,7 @@ func (s *story) write(p *node.Path, from int64, n int, stop <-chan struct{}) <-c
 func (s *story) knock(ctx context.Context) (had []*node.Path) {
 	b := make([]byte, 4096)
 	for i := 0; !s.returned.Load(); i++ {
-		p, err := node.Dial(ctx, s.connection(s.e, s.evicted), i%2, s.evicted.Auth)
+		p, err := node.Dial(ctx, s.evicted, i%2, backend.Auth{})
 		if err != nil {
 			continue
 		}
@@ -108,11 +129,11 @@ func (s *story) knock(ctx context.Context) (had []*node.Path) {
 // node's access away. before is called when the session is gone, while they are.
 func (s *story) evict(lose bool, before func()) {
 	t, ctx := s.t, within(s.t)
-	p := s.dial(s.e, s.evicted, 0)
+	p := s.login(s.evicted, 0)
 	refusals := s.write(p, 0, inFlight, nil)
 	var kept <-chan error
 	if len(s.stays) > 0 {
-		kept = s.write(s.dial(s.e, s.stays[0], 1), half+quarter, 4, s.stop)
+		kept = s.write(s.login(s.stays[0], 1), half+quarter, 4, s.stop)
 	}
 	open := s.g.shutGate()
 	defer open()
@@ -125,15 +146,12 @@ func (s *story) evict(lose bool, before func()) {
 	ensured, knocked := make(chan error, 1), make(chan []*node.Path, 1)
 	go func() { knocked <- s.knock(ctx) }()
 	go func() {
-		e := s.e
-		e.Access = s.stays
-		_, err := s.x.Ensure(ctx, e)
+		err := s.revoke(ctx)
 		s.returned.Store(true)
 		ensured <- err
 	}()
 	<-p.Done()
-	v := s.x.find(s.e.Identity)
-	for slices.Contains(v.srv.Granted(), s.evicted.Initiator) {
+	for s.x.mayLogin(s.identity, s.evicted.Initiator) {
 		runtime.Gosched() // one who left by itself is not put out yet
 	}
 	before()
@@ -153,7 +171,7 @@ func (s *story) evict(lose bool, before func()) {
 
 // written is what the evicted node's half holds.
 func (s *story) written() []byte {
-	b, err := os.ReadFile(s.e.Backing.Path)
+	b, err := os.ReadFile(s.g.path)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -163,11 +181,10 @@ func (s *story) written() []byte {
 // after checks that the other node was not disturbed, and that the evicted one
 // is who it was no more, under a new epoch neither.
 func (s *story) after(kept, refusals <-chan error) {
-	s.refused(s.e, s.evicted)
-	next := s.access(1, 2)
-	s.ensure(s.e, append(s.stays, next)...)
-	s.refused(s.e, s.evicted)
-	roundTrip(s.t, s.dial(s.e, next, 0), half, 7)
+	s.shutOut(s.evicted)
+	next := s.again()
+	s.shutOut(s.evicted)
+	roundTrip(s.t, s.login(next, 0), half, 7)
 	close(s.stop)
 	s.writers.Wait()
 	for _, errs := range []<-chan error{kept, refusals} {
@@ -189,23 +206,86 @@ func TestNoWriteOfAnEvictedNodeLands(t *testing.T) {
 				r := newRig(t, tr)
 				of := r.gate()
 				for round := range rounds {
-					s := newStory(t, r, of, round, shared)
-					s.evict(round%4 == 3, func() {
-						s.refused(s.e, s.evicted)
-						if s.returned.Load() {
-							t.Errorf("round %d: Ensure has returned while writes are held", round)
-						}
-					})
-					if n := s.late.Load(); n != 0 {
-						t.Errorf("round %d: %d writes landed after Ensure had returned", round, n)
-					}
-					if err := r.x.Remove(within(t), s.e.Volume, s.e.Identity); err != nil || t.Failed() {
-						t.Fatal(err)
-					}
+					newStory(r, of, round, shared).play(round)
 				}
 			})
 		})
 	}
+}
+
+// play is a round of a story in which nothing may land late.
+func (s *story) play(round int) {
+	s.evict(round%4 == 3, func() {
+		s.shutOut(s.evicted)
+		if s.returned.Load() {
+			s.t.Errorf("round %d: it has returned while writes are held", round)
+		}
+	})
+	if n := s.late.Load(); n != 0 {
+		s.t.Errorf("round %d: %d writes landed after it had returned", round, n)
+	}
+	if err := s.x.Remove(within(s.t), backend.ID{}, s.identity); err != nil || s.t.Failed() {
+		s.t.Fatal(err)
+	}
+}
+
+// TestNoWriteLandsAfterUnpublish is the same through all that an agent has.
+func TestNoWriteLandsAfterUnpublish(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		t.Run(fmt.Sprintf("shared=%v", shared), func(t *testing.T) {
+			transports(t, func(t *testing.T, tr backend.Transport) {
+				r := newRig(t, tr)
+				of := r.gate()
+				b := r.agent()
+				for round := range rounds {
+					publishedStory(r, b, of, round, shared).play(round)
+				}
+			})
+		})
+	}
+}
+
+// agent keeps volumes in a directory and serves them through the rig's exporter.
+func (r *rig) agent() backend.Backend {
+	r.t.Helper()
+	st, err := directory.Open(directory.Config{Path: r.t.TempDir()})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	k, err := keeper.Open(within(r.t), keeper.Config{State: r.t.TempDir(),
+		Pools: []keeper.Pool{{Name: "pool", Store: st, Exports: []export.Exporter{r.x}}}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		if err := errors.Join(k.Close(), st.Close()); err != nil {
+			r.t.Error(err)
+		}
+	})
+	return k.For("tenant")
+}
+
+// publishedStory has a volume of the agent's, published to one node or two.
+func publishedStory(r *rig, b backend.Backend, of func(identity string) *gated, round int, shared bool) *story {
+	v, err := b.CreateVolume(within(r.t), backend.CreateVolume{Name: fmt.Sprint("v", round), Pool: "pool", Size: backend.Size{Required: fenceSize}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	publish := func(n int) backend.Connection {
+		c, err := b.Publish(within(r.t), backend.Publish{Volume: v.ID, Node: fmt.Sprint("node", n),
+			Initiator: strings.TrimSuffix(r.access(n, 0).Initiator, ":0"), Transport: r.x.Transport(), Shared: shared})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		return c
+	}
+	s := &story{rig: r, identity: v.Identity, evicted: publish(1), again: func() backend.Connection { return publish(1) },
+		revoke: func(ctx context.Context) error { return b.Unpublish(ctx, v.ID, "node1") }}
+	if shared {
+		s.stays = []backend.Connection{publish(2)}
+	}
+	s.begin(of, round)
+	return s
 }
 
 // careless takes access away and waits for nothing, as an ACL alone does.
@@ -221,12 +301,12 @@ func (c careless) grant(a []export.Access) (bool, <-chan struct{}, error) {
 func TestTakingAccessAwayAloneIsNoFence(t *testing.T) {
 	transports(t, func(t *testing.T, tr backend.Transport) {
 		r := newRig(t, tr)
-		s := newStory(t, r, r.gate(), 0, false)
-		v := r.x.find(s.e.Identity)
+		s := newStory(r, r.gate(), 0, false)
+		v := r.x.find(s.identity)
 		v.srv = careless{v.srv}
 		s.evict(false, func() {
 			for !s.returned.Load() { // it will not wait for what is held
-				s.refused(s.e, s.evicted)
+				s.shutOut(s.evicted)
 			}
 		})
 		if s.late.Load() == 0 {

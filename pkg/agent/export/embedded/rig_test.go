@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -93,7 +94,17 @@ func (r *rig) connection(e export.Export, a export.Access) backend.Connection {
 
 func (r *rig) dial(e export.Export, a export.Access, portal int) *node.Path {
 	r.t.Helper()
-	p, err := node.Dial(within(r.t), r.connection(e, a), portal, a.Auth)
+	return r.loginWith(r.connection(e, a), portal, a.Auth)
+}
+
+func (r *rig) login(c backend.Connection, portal int) *node.Path {
+	r.t.Helper()
+	return r.loginWith(c, portal, backend.Auth{})
+}
+
+func (r *rig) loginWith(c backend.Connection, portal int, a backend.Auth) *node.Path {
+	r.t.Helper()
+	p, err := node.Dial(within(r.t), c, portal, a)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -104,12 +115,28 @@ func (r *rig) dial(e export.Export, a export.Access, portal int) *node.Path {
 // refused fails unless a may not log in.
 func (r *rig) refused(e export.Export, a export.Access) {
 	r.t.Helper()
-	for portal := range r.x.Portals() {
-		if p, err := node.Dial(within(r.t), r.connection(e, a), portal, a.Auth); err == nil {
+	r.shutOutWith(r.connection(e, a), a.Auth)
+}
+
+func (r *rig) shutOut(c backend.Connection) {
+	r.t.Helper()
+	r.shutOutWith(c, backend.Auth{})
+}
+
+func (r *rig) shutOutWith(c backend.Connection, a backend.Auth) {
+	r.t.Helper()
+	for portal := range c.Portals {
+		if p, err := node.Dial(within(r.t), c, portal, a); err == nil {
 			p.Close()
-			r.t.Fatalf("%s logged in at portal %d", a.Initiator, portal)
+			r.t.Fatalf("%s logged in at portal %d", c.Initiator, portal)
 		}
 	}
+}
+
+// mayLogin reports whether an initiator is let in.
+func (x *Exporter) mayLogin(identity, initiator string) bool {
+	v := x.find(identity)
+	return v != nil && slices.Contains(v.srv.Granted(), initiator)
 }
 
 func pattern(n int, seed byte) []byte {
@@ -142,11 +169,12 @@ type gated struct {
 	shut    chan struct{} // nil: open
 	waiting chan struct{} // one value for each write that waits
 	landed  func(p []byte, off uint64)
-	fail    error // of writes
+	fail    error  // of writes
+	path    string // of the file
 }
 
 // gate has all volumes that begin from now on in gated stores.
-func (r *rig) gate() func(e export.Export) *gated {
+func (r *rig) gate() func(identity string) *gated {
 	var mu sync.Mutex
 	all := map[string]*gated{}
 	open := r.x.open
@@ -155,16 +183,16 @@ func (r *rig) gate() func(e export.Export) *gated {
 		if err != nil {
 			return nil, err
 		}
-		g := &gated{File: st.(*target.File), waiting: make(chan struct{}, 4096)}
+		g := &gated{File: st.(*target.File), waiting: make(chan struct{}, 4096), path: e.Backing.Path}
 		mu.Lock()
 		all[e.Identity] = g
 		mu.Unlock()
 		return g, nil
 	}
-	return func(e export.Export) *gated {
+	return func(identity string) *gated {
 		mu.Lock()
 		defer mu.Unlock()
-		return all[e.Identity]
+		return all[identity]
 	}
 }
 
