@@ -46,7 +46,7 @@ var rooms = map[string]room{
 	"pkg/nbd/kernel": {may: []string{"pkg/blk", "pkg/nbd", "pkg/nbd/proto"}},
 	// The servers and the client of nbd's own tests and of the benchmarks.
 	"pkg/nbd/nbdtest": {may: []string{"pkg/blk", "pkg/nbd", "pkg/nbd/proto"}},
-	"pkg/fuseblk":     {may: []string{"pkg/blk", "pkg/bufpool", "pkg/mpsc", "pkg/poll"}},
+	"pkg/fuseblk":     {may: []string{"pkg/blk", "pkg/nbd"}, never: k8s},
 
 	"pkg/datapath": {may: []string{"pkg/blk", "pkg/pathsel", "pkg/merge", "pkg/tagset", "pkg/bufpool",
 		"pkg/poll", "pkg/mpsc"}, never: slices.Concat([]string{"net"}, protocols, k8s)},
