@@ -16,9 +16,9 @@ import (
 func TestAChangeOfTheConfigurationLeavesTheRestAlone(t *testing.T) {
 	c := newController(t, "east", "west")
 	east, west := of(t, c, "east"), of(t, c, "west")
-	moved := agent("west")
+	moved := agentAt("west")
 	moved.Agent.Address = "elsewhere.example:7443"
-	if err := c.Backends.Change(Config{Cluster: cluster, Backends: []BackendConfig{moved, agent("east")}}); err != nil {
+	if err := c.Backends.Change(Config{Cluster: cluster, Backends: []BackendConfig{moved, agentAt("east")}}); err != nil {
 		t.Fatal(err)
 	}
 	if of(t, c, "east") != east || east.closed != 0 || of(t, c, "west") == west || west.closed != 1 {
@@ -28,7 +28,7 @@ func TestAChangeOfTheConfigurationLeavesTheRestAlone(t *testing.T) {
 
 func TestAChangeThatFailsChangesNothing(t *testing.T) {
 	made := map[string]*flaky{}
-	b, err := NewBackends(Config{Cluster: cluster, Backends: []BackendConfig{agent("east")}}, func(c BackendConfig) (backend.Backend, error) {
+	b, err := NewBackends(Config{Cluster: cluster, Backends: []BackendConfig{agentAt("east")}}, func(c BackendConfig) (backend.Backend, error) {
 		if c.Name == "broken" {
 			return nil, errors.New("no such file")
 		}
@@ -38,7 +38,7 @@ func TestAChangeThatFailsChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = b.Change(Config{Cluster: cluster, Backends: []BackendConfig{agent("new"), agent("broken")}})
+	err = b.Change(Config{Cluster: cluster, Backends: []BackendConfig{agentAt("new"), agentAt("broken")}})
 	if err == nil || !strings.Contains(err.Error(), "broken") {
 		t.Errorf("got %v", err)
 	}

@@ -64,8 +64,8 @@ func storage() *flaky {
 	return &flaky{Backend: s.For("tenant")}
 }
 
-// agent is a configuration that can be.
-func agent(name string) BackendConfig {
+// agentAt is a configuration that can be.
+func agentAt(name string) BackendConfig {
 	return BackendConfig{Name: name, Agent: &AgentConfig{Address: name + ".example:7443", CA: "/ca", Certificate: "/crt", Key: "/key"}}
 }
 
@@ -74,7 +74,7 @@ func newController(t *testing.T, names ...string) *Controller {
 	t.Helper()
 	cfg := Config{Cluster: cluster}
 	for _, n := range names {
-		cfg.Backends = append(cfg.Backends, agent(n))
+		cfg.Backends = append(cfg.Backends, agentAt(n))
 	}
 	b, err := NewBackends(cfg, func(BackendConfig) (backend.Backend, error) { return storage(), nil })
 	if err != nil {

@@ -171,7 +171,7 @@ func TestSecretsGoToTheBackendAndNowhereElse(t *testing.T) {
 
 func TestNodesHaveTheNamesTheyAreGiven(t *testing.T) {
 	c := newController(t)
-	cfg := Config{Cluster: cluster, Backends: []BackendConfig{agent("east")}, Nodes: map[string]NodeNames{"a": {ISCSI: "iqn.2000-01.com.example:a"}}}
+	cfg := Config{Cluster: cluster, Backends: []BackendConfig{agentAt("east")}, Nodes: map[string]NodeNames{"a": {ISCSI: "iqn.2000-01.com.example:a"}}}
 	if err := c.Backends.Change(cfg); err != nil {
 		t.Fatal(err)
 	}

@@ -59,9 +59,9 @@ func shortDir(t *testing.T) string {
 }
 
 // TestTheControllerPassesCSISanity runs those of csi-sanity's tests that are about
-// the controller and the identity.
+// the controller and the identity, at a storage host over mutual TLS.
 func TestTheControllerPassesCSISanity(t *testing.T) {
-	c := newController(t, "east")
+	c := overAgent(t)
 	c.HasNode = func(_ context.Context, node string) (bool, error) { return node == "node-1", nil }
 	dir := shortDir(t)
 	socket := filepath.Join(dir, "s")

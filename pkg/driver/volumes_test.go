@@ -169,7 +169,7 @@ func TestCopiesAreMadeAtTheirSourcesBackend(t *testing.T) {
 
 func TestAVolumeGoesWhereItsBackendIsReached(t *testing.T) {
 	c := newController(t)
-	near := agent("near")
+	near := agentAt("near")
 	near.Topology = map[string]string{"rack": "1"}
 	if err := c.Backends.Change(Config{Cluster: cluster, Backends: []BackendConfig{near}}); err != nil {
 		t.Fatal(err)
