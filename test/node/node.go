@@ -86,9 +86,9 @@ func (p *Path) iscsi(ctx context.Context, c *backend.Connection, portal int, a b
 }
 
 func (p *Path) nvme(ctx context.Context, c *backend.Connection, portal int, a backend.Auth) error {
-	var host [16]byte
-	if _, err := hex.Decode(host[:], []byte(c.HostID)); err != nil {
-		return fmt.Errorf("host identifier %q: %w", c.HostID, err)
+	host, err := hostID(c)
+	if err != nil {
+		return err
 	}
 	x, err := nvmetcp.Dial(ctx, nvmetcp.Config{Portal: c.Portals[portal].Address, Subsystem: c.Target, HostNQN: c.Initiator, HostID: host,
 		Queues: 1, Auth: nvmeauth.Credentials{Secret: a.DHCHAP.Host, ControllerSecret: a.DHCHAP.Controller}})
@@ -109,6 +109,14 @@ func (p *Path) nvme(ctx context.Context, c *backend.Connection, portal int, a ba
 }
 
 func wwid(p *nvme.Profile) string { return "uuid." + p.ID.UUID }
+
+// hostID is the connection's host identifier.
+func hostID(c *backend.Connection) (id [16]byte, err error) {
+	if n, err := hex.Decode(id[:], []byte(c.HostID)); err != nil || n != len(id) {
+		return id, fmt.Errorf("host identifier %q is not 32 hexadecimal digits", c.HostID)
+	}
+	return id, nil
+}
 
 // Done is closed when the session is over.
 func (p *Path) Done() <-chan struct{} { return p.done }

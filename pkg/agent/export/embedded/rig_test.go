@@ -18,6 +18,7 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
 	"github.com/csi-mpath/csi-mpath/pkg/target"
 	"github.com/csi-mpath/csi-mpath/test/node"
+	"github.com/csi-mpath/csi-mpath/test/port"
 )
 
 // long is more than anything takes, and less than a test may.
@@ -34,6 +35,9 @@ func within(t testing.TB) context.Context {
 type rig struct {
 	t testing.TB
 	x *Exporter
+	// restart ends the exporter, which resets its connections as the end of its
+	// process does, and begins another one, which serves nothing yet.
+	restart func()
 }
 
 func transports(t *testing.T, f func(t *testing.T, tr backend.Transport)) {
@@ -45,12 +49,34 @@ func transports(t *testing.T, f func(t *testing.T, tr backend.Transport)) {
 
 func newRig(t testing.TB, tr backend.Transport) *rig {
 	t.Helper()
-	x, err := New(Config{Transport: tr, Portals: []Portal{{Listen: "127.0.0.1:0"}, {Listen: "127.0.0.1:0"}}})
-	if err != nil {
-		t.Fatal(err)
+	r := &rig{t: t}
+	cfg := Config{Transport: tr}
+	for range 2 {
+		p, err := port.Hold() // it may be listened on again
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = p.Close() })
+		cfg.Portals = append(cfg.Portals, Portal{Listen: p.Addr()})
 	}
-	t.Cleanup(func() { _ = x.Close() })
-	return &rig{t, x}
+	r.start(cfg)
+	r.restart = func() {
+		t.Helper()
+		if err := r.x.Close(); err != nil {
+			t.Fatal(err)
+		}
+		r.start(cfg)
+	}
+	t.Cleanup(func() { _ = r.x.Close() })
+	return r
+}
+
+func (r *rig) start(cfg Config) {
+	r.t.Helper()
+	var err error
+	if r.x, err = New(cfg); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 // volume is an export of a file of size bytes that nobody may use.
