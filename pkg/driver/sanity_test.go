@@ -87,7 +87,7 @@ func TestTheControllerPassesCSISanity(t *testing.T) {
 	config := sanity.NewTestConfig()
 	config.Address, config.IDGen, config.IdempotentCount = "unix://"+socket, ids{}, 3
 	config.TargetPath, config.StagingPath = filepath.Join(dir, "t"), filepath.Join(dir, "g")
-	config.TestVolumeSize, config.TestVolumeExpandSize = 64*mib, 128*mib
+	config.TestVolumeSize, config.TestVolumeExpandSize = 4*mib, 8*mib
 	config.TestVolumeParameters = map[string]string{"backend": "east", "pool": "fast", "minPaths": "2"}
 	config.TestVolumeMutableParameters = map[string]string{"mergeDeadline": "auto"}
 	sanity.GinkgoTest(&config)
