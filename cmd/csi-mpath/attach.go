@@ -88,6 +88,7 @@ func (f *attachFlags) register(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.socket, "socket", "", "unix socket to serve NBD on")
 	fl.StringVar(&f.block, "device", "", "attach to the kernel: auto, or the device wanted, like /dev/nbd3")
+	fl.StringVar((*string)(&f.cfg.Attach), "attach", string(device.AttachNBD), "how --device attaches: nbd, or fuse (a loop device over FUSE, for development on machines without nbd: it ends with the process)")
 	fl.BoolVar(&f.cfg.ReadOnly, "read-only", false, "refuse writes")
 	fl.StringVar(&f.cfg.PathSelector, "path-selector", "service-time", pathSelectors)
 	fl.IntVar(&f.cfg.MinPaths, "min-paths", 1, "paths that must be up before the volume is served")
@@ -123,9 +124,12 @@ func (f *attachFlags) finish() (err error) {
 	if f.cfg.Polling, err = device.ParsePolling(f.polling); err != nil {
 		return err
 	}
-	f.cfg.Replays = f.block != ""
+	f.cfg.Replays = f.block != "" && f.cfg.Attach != device.AttachFUSE
 	if _, err = f.index(); err != nil {
 		return err
+	}
+	if f.cfg.Attach == device.AttachFUSE && f.block != "auto" {
+		return fmt.Errorf("--attach=fuse takes any free loop device: say --device=auto")
 	}
 	return f.cfg.Check()
 }

@@ -66,7 +66,7 @@ func (w *worker) attach() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), w.f.openTimeout)
 	defer cancel()
-	if w.block, err = w.dev.AttachKernel(ctx, w.srv, index); err != nil {
+	if w.block, err = w.dev.Attach(ctx, w.srv, index); err != nil {
 		return &exitError{exitFailure, err}
 	}
 	for _, warning := range w.block.Warnings() {
@@ -108,16 +108,7 @@ func (w *worker) end(why os.Signal) error {
 		case <-ctx.Done():
 		}
 	}()
-	if w.block != nil && why == syscall.SIGINT {
-		if err := w.block.Detach(ctx); err != nil {
-			w.show.line("%v; it stays and waits for the next attach of %s", err, w.dev.Name())
-			w.dev.Keep()
-		}
-	} else if w.block != nil && why != nil {
-		w.dev.Keep()
-		w.show.line("%s stays and waits for the next attach; 'csi-mpath detach %s' removes it", w.block.Path(), w.dev.Name())
-	}
-	err := errors.Join(unsettled(w.srv.Drain(ctx)), unsettled(w.dev.Close(ctx)))
+	err := errors.Join(unsettled(w.release(ctx, why)), unsettled(w.srv.Drain(ctx)), unsettled(w.dev.Close(ctx)))
 	if w.f.stats {
 		printStats(w.show.out, w.srv.Stats(), w.dev.Status())
 	}
@@ -125,6 +116,27 @@ func (w *worker) end(why os.Signal) error {
 		w.show.line("detached %s", w.dev.Name())
 	}
 	return err
+}
+
+// release removes the block device, or leaves it to the next attach.
+func (w *worker) release(ctx context.Context, why os.Signal) error {
+	switch {
+	case w.block == nil:
+	case !w.block.Stays():
+		if err := w.block.Detach(ctx); err != nil {
+			w.show.line("%v; it ends all the same, with I/O errors", err)
+			return errors.Join(err, w.block.Leave(ctx))
+		}
+	case why == syscall.SIGINT:
+		if err := w.block.Detach(ctx); err != nil {
+			w.show.line("%v; it stays and waits for the next attach of %s", err, w.dev.Name())
+			w.dev.Keep()
+		}
+	case why != nil:
+		w.dev.Keep()
+		w.show.line("%s stays and waits for the next attach; 'csi-mpath detach %s' removes it", w.block.Path(), w.dev.Name())
+	}
+	return nil
 }
 
 func unsettled(err error) error {

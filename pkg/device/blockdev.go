@@ -4,95 +4,57 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/csi-mpath/csi-mpath/pkg/durable"
 	"github.com/csi-mpath/csi-mpath/pkg/nbd"
-	"github.com/csi-mpath/csi-mpath/pkg/nbd/kernel"
 )
 
-// backendPrefix begins the identifier of every kernel device of ours: only who
-// names the right one is given a device back (I1 towards the kernel).
-const backendPrefix = "csi-mpath:"
+// Attachment is how a volume becomes a block device.
+type Attachment string
+
+// The attachments. FUSE is for development, on machines without nbd: its device
+// ends with the process (I8 does not hold).
+const (
+	AttachNBD  Attachment = "nbd" // also what empty means
+	AttachFUSE Attachment = "fuse"
+)
 
 // ErrBusy: the block device is mounted or held by somebody.
 var ErrBusy = errors.New("the block device is in use: unmount it first")
 
 // BlockDevice is a volume attached to the kernel.
 type BlockDevice struct {
-	// dev is replaced when the kernel got a new connection; a stale one only
-	// knows fewer of them.
-	dev  atomic.Pointer[kernel.Device]
-	k    *kernel.Kernel
+	at   attachment
 	gone chan struct{} // closed when the kernel said goodbye
 	once sync.Once
 	// Found: it was there already, left by a process before.
 	Found bool
 }
 
-// AttachKernel makes the volume a block device, or takes over the one that a
-// process before left: its unanswered requests come again. srv serves the
-// connection. index is kernel.FreeIndex or the device wanted.
-func (d *Device) AttachKernel(ctx context.Context, srv *nbd.Server, index int) (*BlockDevice, error) {
-	k := kernel.New()
-	if err := k.Available(ctx); err != nil {
-		return nil, fmt.Errorf("volume %s: %w", d.cfg.Name, err)
-	}
-	b := &BlockDevice{k: k, gone: make(chan struct{})}
-	o := kernel.For(backendPrefix+durable.FileName(d.cfg.Name), d.Info())
-	var serve kernel.Serve
-	serve = func(c net.Conn) {
-		go func() {
-			err := srv.ServeConn(context.Background(), c, d)
-			switch {
-			case srv.Draining(): // our own doing
-			case err == nil:
-				b.once.Do(func() { close(b.gone) })
-			case errors.Is(err, nbd.ErrHungUp):
-				d.takeBack(b, serve)
-			}
-		}()
-	}
-	var dev *kernel.Device
-	left, err := k.Find(o.Backend)
-	switch {
-	case err == nil:
-		b.Found = true
-		dev, err = k.Reconnect(ctx, left.Index, o, serve)
-	case errors.Is(err, kernel.ErrNotAttached):
-		o.Index = index
-		dev, err = k.Attach(ctx, o, serve)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("volume %s: %w", d.cfg.Name, err)
-	}
-	b.dev.Store(dev)
-	d.onGrowth(b)
-	return b, nil
+// attachment is one of them, at work.
+type attachment interface {
+	path() string
+	warnings() []string
+	// resize tells the kernel a new size, bytes.
+	resize(ctx context.Context, size uint64) error
+	// detach removes a device that nobody uses.
+	detach(ctx context.Context) error
+	// leave ends what cannot stay without this process.
+	leave(ctx context.Context) error
+	// stays: the device outlives this process.
+	stays() bool
 }
 
-// takeBack gives the kernel a new connection when it gave the old one up: the
-// device is still there, and what was sent to us comes again (I5). All of the
-// old connection's requests are back.
-func (d *Device) takeBack(b *BlockDevice, serve kernel.Serve) {
-	ctx, cancel := context.WithTimeout(context.Background(), takeBackTimeout)
-	defer cancel()
-	o := kernel.For(backendPrefix+durable.FileName(d.cfg.Name), d.Info())
-	left, err := b.k.Find(o.Backend)
-	if err == nil {
-		var dev *kernel.Device
-		if dev, err = b.k.Reconnect(ctx, left.Index, o, serve); err == nil {
-			b.dev.Store(dev)
-		}
+// Attach makes the volume a block device, as its configuration says. srv serves
+// the connection of an nbd device; index is kernel.FreeIndex or the one wanted.
+func (d *Device) Attach(ctx context.Context, srv *nbd.Server, index int) (*BlockDevice, error) {
+	if d.cfg.Attach == AttachFUSE {
+		return d.attachFUSE(ctx)
 	}
-	if errors.Is(err, kernel.ErrNotAttached) || errors.Is(err, kernel.ErrForeign) {
-		b.once.Do(func() { close(b.gone) })
-	}
+	return d.AttachKernel(ctx, srv, index)
 }
 
 // onGrowth tells the kernel of a larger size, now and whenever it changes.
@@ -109,27 +71,33 @@ func (d *Device) resizeKernel() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), resizeTimeout)
 	defer cancel()
-	if size, _, _ := d.info.Load().Transmission(); b.dev.Load() != nil {
-		_ = b.dev.Load().Resize(ctx, size)
-	}
+	size, _, _ := d.info.Load().Transmission()
+	_ = b.at.resize(ctx, size)
 }
 
 // Path is the device node.
-func (b *BlockDevice) Path() string { return b.dev.Load().Path }
+func (b *BlockDevice) Path() string { return b.at.path() }
 
 // Warnings are what this kernel cannot do, and what that costs.
-func (b *BlockDevice) Warnings() []string { return b.dev.Load().Warnings }
+func (b *BlockDevice) Warnings() []string { return b.at.warnings() }
 
 // Gone is closed when somebody detached the device.
 func (b *BlockDevice) Gone() <-chan struct{} { return b.gone }
 
+// Stays reports whether the device outlives this process.
+func (b *BlockDevice) Stays() bool { return b.at.stays() }
+
 // Detach removes the block device if nobody uses it, else ErrBusy.
 func (b *BlockDevice) Detach(ctx context.Context) error {
-	if inUse(b.dev.Load().Path) {
-		return fmt.Errorf("%s: %w", b.dev.Load().Path, ErrBusy)
+	if inUse(b.Path()) {
+		return fmt.Errorf("%s: %w", b.Path(), ErrBusy)
 	}
-	return b.dev.Load().Disconnect(ctx)
+	return b.at.detach(ctx)
 }
+
+// Leave ends this process's part in the device. One that does not stay gives
+// whoever still uses it I/O errors. Not after Detach.
+func (b *BlockDevice) Leave(ctx context.Context) error { return b.at.leave(ctx) }
 
 // inUse reports whether a block device is mounted or claimed otherwise.
 func inUse(path string) bool {
@@ -141,28 +109,5 @@ func inUse(path string) bool {
 	return false
 }
 
-// DetachKernel removes a volume's block device, whoever serves it, and the
-// record of what the volume was, unless a process holds the volume: that one
-// clears up itself. The in-flight table stays: it is about the target.
-func DetachKernel(ctx context.Context, volume, stateDir string) (path string, err error) {
-	k := kernel.New()
-	left, err := k.Find(backendPrefix + durable.FileName(volume))
-	if err != nil {
-		return "", fmt.Errorf("volume %s: %w", volume, err)
-	}
-	path = fmt.Sprintf("/dev/nbd%d", left.Index)
-	if inUse(path) {
-		return path, fmt.Errorf("%s: %w", path, ErrBusy)
-	}
-	if err := k.Disconnect(ctx, left.Index, left.Backend); err != nil {
-		return path, err
-	}
-	return path, forgetRecord(stateDir, volume)
-}
-
 // resizeTimeout bounds one resize of a block device.
 const resizeTimeout = 10 * time.Second
-
-// takeBackTimeout bounds one attempt to serve a device again whose connection
-// the kernel gave up. It fails only when another process serves it by then.
-const takeBackTimeout = time.Minute

@@ -39,8 +39,11 @@ type Config struct {
 	Polling        poll.Polling  // 0, a time, or poll.PollAdaptive
 	Failback       time.Duration // datapath.FailbackImmediate, FailbackManual, or a time
 
+	// Attach is how Device.Attach makes the volume a block device; empty is AttachNBD.
+	Attach Attachment
+
 	// Replays: the client is the kernel, which sends unanswered requests again
-	// after a restart.
+	// after a restart. Only nbd devices do.
 	Replays bool
 
 	// Patient: Open waits for a path as long as its context lives, even while no
@@ -112,6 +115,12 @@ func (c *Config) fill() (err error) {
 	}
 	if c.Portals, err = normalize(c.Portals, c.Protocol.port()); err != nil {
 		return err
+	}
+	switch {
+	case c.Attach == "":
+		c.Attach = AttachNBD
+	case c.Attach != AttachNBD && c.Attach != AttachFUSE:
+		return fmt.Errorf("attachment %q is neither %q nor %q", c.Attach, AttachNBD, AttachFUSE)
 	}
 	if len(c.Sources) > len(c.Portals) {
 		return fmt.Errorf("%d source addresses for %d portals", len(c.Sources), len(c.Portals))
