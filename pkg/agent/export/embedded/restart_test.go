@@ -46,7 +46,7 @@ func more(t testing.TB, p *probe.Probe, n int) {
 func TestNodesUnderLoadSeeNoErrorWhenTheTargetIsRestarted(t *testing.T) {
 	transports(t, func(t *testing.T, tr backend.Transport) {
 		r := newRig(t, tr)
-		e, a := r.volume(1, 16*mib), r.access(1, 1)
+		e, a := r.volume(1, 256*mib), r.access(1, 1)
 		r.ensure(e, a)
 		p := r.load(e, a)
 		for range 2 {
@@ -64,7 +64,7 @@ func TestNodesUnderLoadSeeNoErrorWhenTheTargetIsRestarted(t *testing.T) {
 func TestNodesUnderLoadSeeNothingOfAQuietVolumeButTime(t *testing.T) {
 	transports(t, func(t *testing.T, tr backend.Transport) {
 		r := newRig(t, tr)
-		e, a := r.volume(1, 16*mib), r.access(1, 1)
+		e, a := r.volume(1, 256*mib), r.access(1, 1)
 		r.ensure(e, a)
 		p := r.load(e, a)
 		for range 5 {

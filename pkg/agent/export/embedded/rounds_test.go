@@ -3,4 +3,4 @@
 package embedded
 
 // rounds is how often a node is evicted, for each transport and mode.
-const rounds = 20
+const rounds = 10
