@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/csi-mpath/csi-mpath/pkg/device"
+	"github.com/csi-mpath/csi-mpath/pkg/durable"
 	"github.com/csi-mpath/csi-mpath/pkg/target/config"
 	"github.com/csi-mpath/csi-mpath/pkg/target/estate"
 )
@@ -63,12 +64,7 @@ ends; a second signal ends at once.`,
 
 // readTargets reads a configuration and looks into the secret files it names.
 func readTargets(path string) (*config.Config, error) {
-	f, err := os.Open(path) //nolint:gosec // the caller's own configuration
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	b, err := io.ReadAll(io.LimitReader(f, config.MaxFile+1))
+	b, err := durable.Read(path, config.MaxFile)
 	if err != nil {
 		return nil, err
 	}

@@ -150,16 +150,16 @@ func unsettled(err error) error {
 // left by a dead process is replaced; anything else in the way is not touched.
 func listenUnix(path string) (net.Listener, error) {
 	if len(path) > 107 {
-		return nil, fmt.Errorf("--socket %s is longer than the 107 bytes a unix socket's path may have", path)
+		return nil, fmt.Errorf("socket %s is longer than the 107 bytes a unix socket's path may have", path)
 	}
 	st, err := os.Lstat(path)
 	switch {
 	case err == nil && st.Mode()&os.ModeSocket == 0:
-		return nil, fmt.Errorf("--socket %s exists and is no socket: choose another path", path)
+		return nil, fmt.Errorf("socket %s exists and is no socket: choose another path", path)
 	case err == nil:
 		if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
 			_ = c.Close()
-			return nil, fmt.Errorf("--socket %s is served by another process: choose another path", path)
+			return nil, fmt.Errorf("socket %s is served by another process: choose another path", path)
 		}
 		if err := os.Remove(path); err != nil {
 			return nil, fmt.Errorf("--socket: %w", err)
@@ -169,7 +169,7 @@ func listenUnix(path string) (net.Listener, error) {
 	l, err := net.Listen("unix", path)
 	syscall.Umask(old)
 	if err != nil {
-		return nil, fmt.Errorf("--socket %s: %w", path, err)
+		return nil, fmt.Errorf("socket %s: %w", path, err)
 	}
 	return l, nil
 }

@@ -139,7 +139,7 @@ func (c *call) tell(req, reply any, err error) {
 	args := []slog.Attr{
 		slog.String("tenant", c.tenant), slog.String("request", c.request), slog.String("verb", c.verb),
 		slog.String("object", cut(t.object)), slog.String("node", cut(t.node)), slog.String("outcome", outcome(err)),
-		slog.Duration("duration", time.Since(c.began)),
+		slog.Float64("seconds", time.Since(c.began).Seconds()),
 	}
 	if t.name != "" {
 		args = append(args, slog.String("name", cut(t.name)))

@@ -255,7 +255,7 @@ func TestEveryChangeIsOneLineInTheAuditLog(t *testing.T) {
 		if got := [4]string{l["verb"].(string), l["object"].(string), l["node"].(string), l["outcome"].(string)}; got != w {
 			t.Errorf("line %d: %v, want %v", i, got, w)
 		}
-		if l["tenant"] != "prod" || l["request"] != "req-1" || l["duration"] == nil {
+		if l["tenant"] != "prod" || l["request"] != "req-1" || l["seconds"] == nil {
 			t.Errorf("line %d: %v", i, l)
 		}
 	}

@@ -48,7 +48,8 @@ const (
 	maxSources = 4096
 	// maxHeaders bounds the metadata of a call, bytes.
 	maxHeaders = 16 << 10
-	maxLogged  = 512 // bytes of one text in the log
+	maxLogged  = 512     // bytes of one text in the log
+	maxAdmin   = 4 << 20 // bytes of an answer to a command on the same machine
 	// metricsTimeout bounds a request for metrics, and what pools are asked then.
 	metricsTimeout = 10 * time.Second
 	// healthTimeout bounds what a request for health asks.

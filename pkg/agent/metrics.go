@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -133,11 +132,5 @@ func truth(b bool) float64 {
 func ServeMetrics(ctx context.Context, l net.Listener, from prometheus.Gatherer) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(from, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 2 * metricsTimeout}))
-	srv := &http.Server{Handler: mux, ReadTimeout: metricsTimeout, WriteTimeout: 3 * metricsTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: maxHeaders}
-	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
-	defer stop()
-	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return serveHTTP(ctx, l, mux)
 }

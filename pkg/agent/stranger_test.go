@@ -198,4 +198,3 @@ func TestHandshakesHaveARate(t *testing.T) {
 		t.Errorf("%v refusals", n)
 	}
 }
-

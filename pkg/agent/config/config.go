@@ -23,6 +23,7 @@ type Config struct {
 	Metrics netip.AddrPort // invalid: none
 	TLS     TLS
 	State   string // directory
+	Admin   string // unix socket of 'csi-mpath agent status' and 'orphans'
 	Pools   []Pool // 1..32, by name unique
 	Exports []Export
 }
@@ -42,7 +43,11 @@ type Pool struct {
 // LVMThin is a thin pool of LVM. Zero marks are the store's own.
 type LVMThin struct {
 	VolumeGroup, ThinPool string
-	Marks                 store.Marks
+	// QueueWhenFull makes writes to a full pool wait, for a minute, before they fail.
+	QueueWhenFull bool
+	// Devices are the group's physical volumes; empty: LVM looks for them.
+	Devices []string
+	Marks   store.Marks
 }
 
 // Directory is a directory of files. Zero marks are the store's own.

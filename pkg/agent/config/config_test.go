@@ -49,10 +49,11 @@ func TestEveryKeyThatTheExampleCommentsOutIsRight(t *testing.T) {
 const full = `listen: 192.0.2.1
 tls: {cert: /t/c, key: /t/k, clientCA: /t/a}
 state: /var/state
+admin: /run/a
 metrics: 127.0.0.1:9
 pools:
 - name: fast
-  lvmThin: {volumeGroup: vg0, thinPool: tp-0, dataLimit: 80, metadataLimit: 60, overcommit: 150}
+  lvmThin: {volumeGroup: vg0, thinPool: tp-0, dataLimit: 80, metadataLimit: 60, overcommit: 150, queueWhenFull: true, devices: [/dev/sdb, /dev/sdc]}
   transports: [nvme-tcp]
 - name: files
   directory: {path: /srv/a, preallocate: true, dataLimit: 95, overcommit: 100}
@@ -63,9 +64,9 @@ exports:
 
 func TestEverythingIsReadAsItIsWritten(t *testing.T) {
 	c := parse(t, full)
-	want := Config{Listen: c.Listen, Metrics: c.Metrics, TLS: TLS{"/t/c", "/t/k", "/t/a"}, State: "/var/state",
+	want := Config{Listen: c.Listen, Metrics: c.Metrics, TLS: TLS{"/t/c", "/t/k", "/t/a"}, State: "/var/state", Admin: "/run/a",
 		Pools: []Pool{
-			{Name: "fast", LVMThin: &LVMThin{"vg0", "tp-0", store.Marks{Data: .8, Metadata: .6, Overcommit: 1.5}}, Transports: []backend.Transport{backend.NVMe}},
+			{Name: "fast", LVMThin: &LVMThin{"vg0", "tp-0", true, []string{"/dev/sdb", "/dev/sdc"}, store.Marks{Data: .8, Metadata: .6, Overcommit: 1.5}}, Transports: []backend.Transport{backend.NVMe}},
 			{Name: "files", Directory: &Directory{"/srv/a", true, store.Marks{Data: .95, Overcommit: 1}}, Transports: []backend.Transport{backend.ISCSI, backend.NVMe}},
 		},
 		Exports: []Export{
@@ -105,6 +106,8 @@ func TestEveryMistakeIsAnErrorThatNamesItsPlace(t *testing.T) {
 		{"path: /srv/a", "path: /", "pools[1].directory.path: / is no"},
 		{"path: /srv/a", "path: /var", "pools[1].directory.path: /var and /var/state of state"},
 		{"path: /srv/a", "path: /var/state/a", "pools[1].directory.path: "},
+		{"/dev/sdc", "sdc", "pools[0].lvmThin.devices[1]: "},
+		{"admin: /run/a", "admin: a", "admin: "},
 		{"preallocate: true", "preallocate: 1", "pools[1].directory.preallocate: "},
 		{"preallocate: true", "metadataLimit: 5", "pools[1].directory.metadataLimit: unknown key"},
 		{"kind: embedded", "kind: nvmet", `exports.iscsi.kind: is "nvmet", want one of embedded, lio`},

@@ -17,10 +17,13 @@ func Parse(b []byte) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.Object("listen", "tls", "state", "metrics", "pools", "exports")
-	c := &Config{State: DefaultState, Listen: n.Want("listen").Address(DefaultPort), Metrics: n.Key("metrics").Address(metricsPort)}
+	n.Object("listen", "tls", "state", "admin", "metrics", "pools", "exports")
+	c := &Config{State: DefaultState, Admin: DefaultAdmin, Listen: n.Want("listen").Address(DefaultPort), Metrics: n.Key("metrics").Address(metricsPort)}
 	if s := n.Key("state"); s.Given() {
 		c.State = s.AbsPath()
+	}
+	if a := n.Key("admin"); a.Given() {
+		c.Admin = a.AbsPath()
 	}
 	t := n.Want("tls")
 	t.Object("cert", "key", "clientCA")
@@ -130,8 +133,13 @@ func (c *Config) transports(n strictyaml.Node) (out []backend.Transport) {
 }
 
 func parseLVMThin(n strictyaml.Node) *LVMThin {
-	n.Object("volumeGroup", "thinPool", "dataLimit", "metadataLimit", "overcommit")
-	return &LVMThin{VolumeGroup: lvmName(n.Want("volumeGroup")), ThinPool: lvmName(n.Want("thinPool")), Marks: marks(n)}
+	n.Object("volumeGroup", "thinPool", "queueWhenFull", "devices", "dataLimit", "metadataLimit", "overcommit")
+	l := &LVMThin{VolumeGroup: lvmName(n.Want("volumeGroup")), ThinPool: lvmName(n.Want("thinPool")),
+		QueueWhenFull: n.Key("queueWhenFull").Flag(), Marks: marks(n)}
+	for _, d := range n.Key("devices").List(maxDevices) {
+		l.Devices = append(l.Devices, d.AbsPath())
+	}
+	return l
 }
 
 func parseDirectory(n strictyaml.Node) *Directory {
