@@ -5,8 +5,10 @@ package faultpoint
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 )
@@ -55,4 +57,23 @@ func Arm() {
 			select {}
 		}
 	})
+}
+
+// Trace are the points that this process comes to during f, in order and in the
+// form of Env: the first a is "a:1", the next "a:2". For tests.
+func Trace(f func()) []string {
+	var mu sync.Mutex
+	var all []string
+	count := map[string]int{}
+	restore := Set(func(name string) {
+		mu.Lock()
+		defer mu.Unlock()
+		count[name]++
+		all = append(all, name+":"+strconv.Itoa(count[name]))
+	})
+	defer restore()
+	f()
+	mu.Lock()
+	defer mu.Unlock()
+	return slices.Clone(all)
 }

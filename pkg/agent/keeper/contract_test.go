@@ -29,6 +29,7 @@ func (r *rig) subject() contract.Subject {
 			return r.subject(), true
 		},
 		Leftovers: func(t testing.TB) []string { return append(r.leftInJournal(), r.leftServed(r.iscsi, r.nvme)...) },
+		Calls:     600, // this store reads whole volumes to say what is in them
 	}
 }
 

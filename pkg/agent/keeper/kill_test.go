@@ -8,9 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
@@ -154,23 +152,12 @@ func (s *server) picture() string {
 func (s *server) steps(v verb) []string {
 	s.t.Helper()
 	s.close()
-	var mu sync.Mutex
-	var all []string
-	count := map[string]int{}
-	restore := faultpoint.Set(func(name string) {
-		mu.Lock()
-		defer mu.Unlock()
-		count[name]++
-		all = append(all, name+":"+strconv.Itoa(count[name]))
+	return faultpoint.Trace(func() {
+		s.open()
+		if err := v.call(s.t.Context(), s.k.For("t")); err != nil {
+			s.t.Fatal(err)
+		}
 	})
-	defer restore()
-	s.open()
-	if err := v.call(s.t.Context(), s.k.For("t")); err != nil {
-		s.t.Fatal(err)
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	return slices.Clone(all)
 }
 
 // killed has a process of its own start, make the call, and be killed at the

@@ -3,7 +3,6 @@ package keeper
 import (
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
@@ -13,19 +12,13 @@ import (
 func TestPointsAreThoseThatVerbsComeTo(t *testing.T) {
 	r := newRig(t, false)
 	r.iscsi.quiescent = true
-	var mu sync.Mutex
 	seen := map[string]bool{}
-	restore := faultpoint.Set(func(name string) {
-		mu.Lock()
-		defer mu.Unlock()
+	for _, p := range faultpoint.Trace(func() { everyVerb(t, r) }) {
+		name, _, _ := strings.Cut(p, ":")
 		if strings.HasPrefix(name, "keeper.") {
 			seen[name] = true
 		}
-	})
-	defer restore()
-	everyVerb(t, r)
-	mu.Lock()
-	defer mu.Unlock()
+	}
 	for _, p := range Points {
 		if !seen[p] {
 			t.Errorf("no verb comes to %s", p)

@@ -148,20 +148,11 @@ func (s story) steps(r *trial, n string) []string {
 		return r.s.Points
 	}
 	s.begin(r, n)
-	var mu sync.Mutex
-	var all []string
-	count := map[string]int{}
-	restore := faultpoint.Set(func(name string) {
-		mu.Lock()
-		defer mu.Unlock()
-		count[name]++
-		all = append(all, name+":"+strconv.Itoa(count[name]))
-	})
-	err := s.verb(r.ctx, r, r.b, n)
-	restore()
+	var err error
+	all := faultpoint.Trace(func() { err = s.verb(r.ctx, r, r.b, n) })
 	r.ok(err, s.name)
 	r.clear()
-	return slices.Clone(all)
+	return all
 }
 
 // crashes tells each story once for each of its steps: it is begun, cut short

@@ -9,5 +9,6 @@ const (
 	atOnce       = 5                    // the same call, at the same time
 	defaultCalls = 1500                 // of a random sequence
 	restartEvery = 300                  // calls of a random sequence
+	crashShare   = 3                    // a random sequence with crashes is that much shorter
 	maxPages     = 1000                 // of one list
 )

@@ -5,44 +5,113 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
 	"github.com/csi-mpath/csi-mpath/pkg/backend/memory"
+	"github.com/csi-mpath/csi-mpath/pkg/faultpoint"
 )
 
 // kinds are the errors that the model and a backend must agree on.
 var kinds = []error{backend.ErrNotFound, backend.ErrConflict, backend.ErrInUse, backend.ErrNoSpace, backend.ErrRange, backend.ErrBusy,
 	backend.ErrInvalid, backend.ErrToken, backend.ErrUnsupported, backend.ErrFenced, backend.ErrDenied, backend.ErrUnavailable}
 
-// walk is a random sequence of calls.
+// walk is a random sequence of calls, and what the model says of them.
 type walk struct {
 	*trial
-	rnd *rand.Rand
+	rnd   *rand.Rand
+	model backend.Backend
+	log   []string
+}
+
+func (r *trial) walk() *walk {
+	model := memory.New(memory.Config{Pools: []backend.Pool{r.pool}}).For(r.s.Tenant)
+	return &walk{trial: r, rnd: rand.New(rand.NewPCG(7, 11)), model: model}
+}
+
+// calls is the length of the walk.
+func (w *walk) calls() int {
+	if w.s.Calls == 0 {
+		return defaultCalls
+	}
+	return w.s.Calls
 }
 
 func randomCallsDoWhatTheModelDoes(r *trial) {
-	model := memory.New(memory.Config{Pools: []backend.Pool{r.pool}}).For(r.s.Tenant)
-	calls := r.s.Calls
-	if calls == 0 {
-		calls = defaultCalls
-	}
-	w := &walk{trial: r, rnd: rand.New(rand.NewPCG(7, 11))}
-	var log []string
-	for i := range calls {
+	w := r.walk()
+	for i := range w.calls() {
 		name, call := w.next()
-		log = append(log, name)
-		got, err := call(r.b)
-		want, wantErr := call(model)
-		if (err == nil) != (wantErr == nil) || !agrees(err, wantErr) || got != want {
-			r.Fatalf("call %d, %s:\ngot  %s, %v\nwant %s, %v\nafter %v", i, name, got, err, want, wantErr, log[max(0, len(log)-12):])
-		}
+		w.step(name, call)
 		if i%restartEvery == restartEvery-1 {
-			w.compare(model, i)
+			w.compare(w.model, i)
 		}
 	}
-	w.compare(model, calls)
+	w.compare(w.model, w.calls())
 	r.clear()
 	r.nothingIsLeft()
+}
+
+// randomCallsWithCrashesDoWhatTheModelDoes: every second call is cut short at a
+// fault point that an earlier one of its kind came to, and made again. It is cut
+// short in other states than the stories of AnyCallIsFinishedAfterACrash have.
+func randomCallsWithCrashesDoWhatTheModelDoes(r *trial) {
+	w, crashes := r.walk(), 0
+	points := map[string][]string{} // by the kind of call
+	for i := range w.calls() / crashShare {
+		name, call := w.next()
+		kind, _, _ := strings.Cut(name, " ")
+		known := append(points[kind], pointNames(r.s.Points)...)
+		if w.rnd.IntN(2) == 0 && len(known) > 0 {
+			point := pick(w, known...)
+			next, hit := w.s.Crash(w.TB, point, 1, func(b backend.Backend) { _, _ = call(patient{b}) })
+			w.use(next)
+			if hit {
+				crashes++
+			}
+			name += fmt.Sprintf(", after a crash at %s (%t)", point, hit)
+		}
+		points[kind] = merge(points[kind], pointNames(faultpoint.Trace(func() { w.step(name, call) })))
+		if i%restartEvery == restartEvery-1 {
+			w.compare(w.model, i)
+		}
+	}
+	if crashes == 0 {
+		r.Error("no fault point was reached")
+	}
+	r.Logf("%d crashes", crashes)
+	w.compare(w.model, w.calls())
+	r.clear()
+	r.nothingIsLeft()
+}
+
+// pointNames are names without counts.
+func pointNames(points []string) (names []string) {
+	for _, p := range points {
+		name, _, _ := strings.Cut(p, ":")
+		names = append(names, name)
+	}
+	return names
+}
+
+// merge adds the names of more that are not in some.
+func merge(some, more []string) []string {
+	for _, name := range more {
+		if !slices.Contains(some, name) {
+			some = append(some, name)
+		}
+	}
+	return some
+}
+
+// step makes a call, and wants what the model does.
+func (w *walk) step(name string, call func(backend.Backend) (string, error)) {
+	w.Helper()
+	w.log = append(w.log, name)
+	got, err := call(w.b)
+	want, wantErr := call(w.model)
+	if (err == nil) != (wantErr == nil) || !agrees(err, wantErr) || got != want {
+		w.Fatalf("call %d, %s:\ngot  %s, %v\nwant %s, %v\nafter %v", len(w.log), name, got, err, want, wantErr, w.log[max(0, len(w.log)-12):])
+	}
 }
 
 // agrees: what a backend says is among what the model found wrong.

@@ -11,6 +11,7 @@ var endChecks = []check{
 	{"AnyCallIsFinishedAfterACrash", eachTransport | crash, anyCallIsFinishedAfterACrash},
 	{"AnyCallIsUndoneAfterACrash", eachTransport | crash, anyCallIsUndoneAfterACrash},
 	{"RandomCallsDoWhatTheModelDoes", 0, randomCallsDoWhatTheModelDoes},
+	{"RandomCallsWithCrashesDoWhatTheModelDoes", crash, randomCallsWithCrashesDoWhatTheModelDoes},
 }
 
 func aRestartChangesNothing(r *trial) {
