@@ -149,6 +149,9 @@ func (s *Store) promising(ctx context.Context) (done func(), err error) {
 
 // Expand makes an object longer.
 func (s *Store) Expand(ctx context.Context, name string, size int64) (store.Object, error) {
+	if err := store.CheckName(name); err != nil {
+		return store.Object{}, err
+	}
 	done, err := s.promising(ctx)
 	if err != nil {
 		return store.Object{}, err

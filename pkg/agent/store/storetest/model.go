@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -27,7 +28,7 @@ const (
 func testModel(t *testing.T, r *rig) {
 	rnd := rand.New(rand.NewPCG(7, 11))
 	model := map[string]modelled{}
-	for i := range modelSteps {
+	for i := range cmp.Or(r.sub.Steps, modelSteps) {
 		name := fmt.Sprintf("v-%d", rnd.IntN(3))
 		m, there := model[name]
 		switch rnd.IntN(7) {

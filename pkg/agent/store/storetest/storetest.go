@@ -28,6 +28,8 @@ type Subject struct {
 	Size int64
 	// InUse: the store finds out that an object is open for writing.
 	InUse bool
+	// Steps of the random sequence; 0 is 60.
+	Steps int
 }
 
 // Run tests a store. Each test gets a fresh subject.

@@ -1,0 +1,169 @@
+//go:build vm
+
+package storage
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/csi-mpath/csi-mpath/pkg/agent/store"
+	"github.com/csi-mpath/csi-mpath/pkg/agent/store/directory"
+	"github.com/csi-mpath/csi-mpath/pkg/agent/store/storetest"
+	"github.com/csi-mpath/csi-mpath/pkg/backend"
+	"github.com/csi-mpath/csi-mpath/pkg/durable"
+	"github.com/csi-mpath/csi-mpath/test/vm/kmsg"
+	"github.com/csi-mpath/csi-mpath/test/vm/rig"
+)
+
+func TestAThinPoolIsAStore(t *testing.T) {
+	kmsg.Watch(t, memoryDisk)
+	g := newGroup(t, 256)
+	storetest.Run(t, func(t *testing.T) storetest.Subject {
+		for _, v := range g.volumes() {
+			g.lvm("lvremove -q -y " + vg + "/" + v)
+		}
+		c := g.config()
+		c.Marks.Overcommit = 1
+		return storetest.Subject{
+			Open:      func(*testing.T) store.Store { return g.open(c) },
+			Leftovers: func(*testing.T) []string { return g.volumes() },
+			// Ring 1 has all points, over an LVM that is quicker.
+			Points: []string{"lvmthin.create.sized"},
+			Size:   8 << 20,
+			InUse:  true,
+			Steps:  10,
+		}
+	})
+}
+
+// A percentage has two digits, and a chunk of 64 KiB is less than that of a
+// large volume.
+func TestOneChunkOfAHugeVolumeIsNotNothing(t *testing.T) {
+	kmsg.Watch(t, memoryDisk)
+	g := newGroup(t, 64)
+	c := g.config()
+	c.Marks.Overcommit = 1000
+	s := g.open(c)
+	create(t, s, store.Spec{Name: "v-huge", Size: 48 << 30, Labels: storetest.Labels(1)})
+	if o, err := s.Object(t.Context(), "v-huge"); err != nil || o.Content != backend.ContentBlank {
+		t.Errorf("nothing was written: %+v, %v", o, err)
+	}
+	b, err := s.Activate(t.Context(), "v-huge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rig.Sh(t, "dd if=/dev/urandom of="+b.Path+" bs=4k count=1 seek=1000000 oflag=direct status=none")
+	if o, err := s.Object(t.Context(), "v-huge"); err != nil || o.Content != backend.ContentWritten {
+		t.Errorf("one block was written: %+v, %v", o, err)
+	}
+}
+
+// What a guest writes into its volume is the guest's business: LVM's own labels
+// there are not read.
+func TestAGuestsVolumeGroupIsNotSeen(t *testing.T) {
+	kmsg.Watch(t, memoryDisk)
+	g := newGroup(t, 64)
+	c := g.config()
+	c.Devices = nil // as on a machine where an administrator gave none
+	s := g.open(c)
+	create(t, s, store.Spec{Name: "v-guest", Size: 32 << 20, Labels: storetest.Labels(1)})
+	b, err := s.Activate(t.Context(), "v-guest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const guest = "--config 'devices{scan_lvs=1} activation{udev_sync=0 udev_rules=0}' "
+	rig.Sh(t, "pvcreate -q "+guest+b.Path+"; vgcreate -q "+guest+vg+"guest "+b.Path+"; lvcreate -q -y -an -Zn -Wn "+guest+"-n csi.pool0.v-evil -L 4M "+vg+"guest")
+	if err := s.Deactivate(t.Context(), "v-guest"); err != nil {
+		t.Errorf("deactivate: %v", err)
+	}
+	objects, err := s.Objects(t.Context())
+	if err != nil || len(objects) != 1 {
+		t.Errorf("%v, %v", objects, err)
+	}
+	if err := s.Delete(t.Context(), "v-guest"); err != nil {
+		t.Errorf("delete: %v", err)
+	}
+}
+
+func TestADirectoryWithReflinksIsAStore(t *testing.T) {
+	kmsg.Watch(t, memoryDisk)
+	for _, kind := range []string{"xfs", "btrfs"} {
+		t.Run(kind, func(t *testing.T) {
+			at := mounted(t, kind, 512)
+			n := 0
+			storetest.Run(t, func(t *testing.T) storetest.Subject {
+				n++
+				dir := filepath.Join(at, string(rune('a'+n)))
+				var last *directory.Store
+				t.Cleanup(func() { last.Close(); os.RemoveAll(dir) })
+				return storetest.Subject{
+					Open: func(t *testing.T) store.Store {
+						if last != nil {
+							last.Close()
+						}
+						last = openDirectory(t, dir)
+						if !last.Features().Snapshots {
+							t.Fatal("no reflinks were found")
+						}
+						return last
+					},
+					Leftovers: func(t *testing.T) []string { return files(t, dir) },
+					Points:    slices.Concat(directory.Points, durable.Points),
+					Size:      4 << 20,
+					InUse:     true,
+				}
+			})
+		})
+	}
+}
+
+// files are those of a store's directory.
+func files(t testing.TB, dir string) (out []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Name() != ".lock" {
+			out = append(out, e.Name())
+		}
+	}
+	return out
+}
+
+func TestAFullDirectoryLeavesNothingBehind(t *testing.T) {
+	kmsg.Watch(t, memoryDisk)
+	dir := filepath.Join(mounted(t, "xfs", 320), "pool")
+	s, err := directory.Open(directory.Config{Path: dir, Preallocate: true, Marks: store.Marks{Data: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	u, err := s.Usage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := files(t, dir)
+	spec := store.Spec{Name: "v-1", Size: u.Available, Labels: storetest.Labels(1)}
+	for ; ; spec.Size -= 1 << 20 { // the file system wants some for itself
+		if _, err = s.Create(t.Context(), spec); err == nil {
+			break
+		}
+		if left := files(t, dir); !isNoSpace(err) || !slices.Equal(left, before) {
+			t.Fatalf("%v; left: %v", err, left)
+		}
+	}
+	spec.Name, spec.Size = "v-2", 64<<20
+	if _, err := s.Create(t.Context(), spec); !isNoSpace(err) {
+		t.Errorf("into a full directory: %v", err)
+	}
+	if _, err := s.Expand(t.Context(), "v-1", spec.Size+u.Available); !isNoSpace(err) {
+		t.Errorf("expanded: %v", err)
+	}
+	if o, err := s.Object(t.Context(), "v-1"); err != nil || o.Size > u.Available {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
