@@ -29,11 +29,11 @@ func TestMain(m *testing.M) {
 var memoryDisk = regexp.MustCompile(`operation not supported error, dev loop\d+, sector \d+ op 0x9:\(WRITE_ZEROES\)`)
 
 // disk is a loop device of so many MiB over a sparse file in memory.
-func disk(t *testing.T, mib int) string {
+func disk(t *testing.T, size int) string {
 	t.Helper()
 	file := filepath.Join("/dev/shm", strings.ReplaceAll(t.Name(), "/", "-"))
 	t.Cleanup(func() { os.Remove(file) })
-	dev := strings.TrimSpace(rig.Sh(t, fmt.Sprintf("truncate -s %dM %s; losetup -f --show %[2]s", mib, file)))
+	dev := strings.TrimSpace(rig.Sh(t, fmt.Sprintf("truncate -s %dM %s; losetup -f --show %[2]s", size, file)))
 	t.Cleanup(func() { rig.Sh(t, "losetup -d "+dev) })
 	return dev
 }
@@ -47,14 +47,19 @@ type group struct {
 // vg is the name of every test's volume group, one after the other.
 const vg, thin = "vg0", "pool0"
 
+// lvmConf is for machines that forget everything anyway: no copies of the metadata,
+// no memory that is locked beforehand, which an emulated machine is slow at.
+const lvmConf = "backup { backup=0 archive=0 }\nactivation { monitoring=0 reserved_memory=0 reserved_stack=64 }\n"
+
 // newGroup makes a pool of so many MiB in a group that has twice that.
-func newGroup(t *testing.T, mib int) *group {
+func newGroup(t *testing.T, size int) *group {
 	t.Helper()
-	g := &group{t, disk(t, 2*mib+64)}
+	rig.Must(t, os.WriteFile("/etc/lvm/lvm.conf", []byte(lvmConf), 0o644)) //nolint:gosec // as LVM's own
+	g := &group{t, disk(t, 2*size+64)}
 	g.lvm("pvcreate -q " + g.dev)
 	g.lvm("vgcreate -q " + vg + " " + g.dev)
 	t.Cleanup(func() { g.lvm("vgremove -q -ff -y " + vg) })
-	g.lvm(fmt.Sprintf("lvcreate -q -y --type thin-pool -L %dM --poolmetadatasize 4M -c 64k -Zy -n %s %s", mib, thin, vg))
+	g.lvm(fmt.Sprintf("lvcreate -q -y --type thin-pool -L %dM --poolmetadatasize 4M -c 64k -Zy -n %s %s", size, thin, vg))
 	return g
 }
 
@@ -84,9 +89,9 @@ func (g *group) volumes() []string {
 }
 
 // mounted makes a file system and mounts it, of so many MiB.
-func mounted(t *testing.T, kind string, mib int) string {
+func mounted(t *testing.T, kind string, size int) string {
 	t.Helper()
-	dev := disk(t, mib)
+	dev := disk(t, size)
 	dir := t.TempDir()
 	rig.Sh(t, fmt.Sprintf("mkfs.%s -q %s; mount %[2]s %s", kind, dev, dir))
 	t.Cleanup(func() { rig.Sh(t, "umount "+dir) })
