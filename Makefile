@@ -118,7 +118,7 @@ bench-seeds: build ## the five founding ideas, each against the design it replac
 setup-vm:
 	@test/setup.sh $(VM_PACKAGES)
 
-# Packages of VM tests, or the one named by VM: product, reclaim, initiator, fabrics.
+# Packages of VM tests, or the one named by VM: product, reclaim, initiator, fabrics, storage.
 VM_PKGS := $(if $(VM),./test/vm/$(VM),$$(grep -rl --include='*_test.go' '^//go:build vm$$' test/vm | xargs -n1 dirname | sort -u | sed 's,^,./,'))
 
 # The kernel modules that every package of VM tests finds loaded.

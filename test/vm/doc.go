@@ -12,7 +12,8 @@
 // log, rig starts targets and the product, writers writes blocks and proves
 // later that none was lost. nbdkernel, product and reclaim are tests of the
 // product's parts and of the whole, initiator is the kernel's own initiator
-// against our target, fabrics is NVMe/TCP between us and the kernel. A package
+// against our target, fabrics is NVMe/TCP between us and the kernel, storage the
+// agent's stores and backends over them. A package
 // of VM tests calls kmsg.Main from its TestMain, and kmsg.Watch at the start of
 // each test.
 package vm
