@@ -9,8 +9,8 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
 )
 
-// errMismatch marks a path that shows another volume (I1).
-var errMismatch = errors.New("identity mismatch")
+// ErrMismatch marks a path that shows another volume (I1).
+var ErrMismatch = errors.New("identity mismatch")
 
 func (d *Device) nextIncarnation() uint32 {
 	d.mu.Lock()
@@ -33,7 +33,7 @@ func (d *Device) setStateLocked(p *Path, st PathState, err error) {
 		return
 	}
 	p.lastErr = err
-	p.hopeless = errors.Is(err, ErrDefinite) || errors.Is(err, errMismatch)
+	p.hopeless = errors.Is(err, ErrDefinite) || errors.Is(err, ErrMismatch)
 	for _, o := range d.paths {
 		if !o.hopeless || o.live != nil {
 			return
@@ -49,13 +49,13 @@ func (d *Device) setStateLocked(p *Path, st PathState, err error) {
 func (d *Device) checkLocked(f *Facts) error {
 	id := f.Identity
 	if d.cfg.WWID != "" && id.Device != d.cfg.WWID {
-		return fmt.Errorf("%w: the device is %s, wwid asks for %s", errMismatch, id.Device, d.cfg.WWID)
+		return fmt.Errorf("%w: the device is %s, wwid asks for %s", ErrMismatch, id.Device, d.cfg.WWID)
 	}
 	if id.Weak && d.cfg.WWID == "" {
-		return fmt.Errorf("%w: device %q has no identity of its own (NAA, EUI, SCSI name, UUID or NGUID): give its wwid to use it", errMismatch, id.Device)
+		return fmt.Errorf("%w: device %q has no identity of its own (NAA, EUI, SCSI name, UUID or NGUID): give its wwid to use it", ErrMismatch, id.Device)
 	}
 	if f.Limits.BlockSize == 0 || f.Limits.Size == 0 || f.Limits.Size%uint64(f.Limits.BlockSize) != 0 {
-		return fmt.Errorf("%w: size %d with blocks of %d bytes makes no sense", errMismatch, f.Limits.Size, f.Limits.BlockSize)
+		return fmt.Errorf("%w: size %d with blocks of %d bytes makes no sense", ErrMismatch, f.Limits.Size, f.Limits.BlockSize)
 	}
 	if d.reference == nil {
 		return nil
@@ -63,11 +63,11 @@ func (d *Device) checkLocked(f *Facts) error {
 	ref := *d.reference
 	if id.Weak == ref.Weak && id == ref {
 		if have := d.size.Load(); f.Limits.Size < have {
-			return fmt.Errorf("%w: it has %d bytes, the volume %d: a smaller device is another or a cut one", errMismatch, f.Limits.Size, have)
+			return fmt.Errorf("%w: it has %d bytes, the volume %d: a smaller device is another or a cut one", ErrMismatch, f.Limits.Size, have)
 		}
 		return nil
 	}
-	return fmt.Errorf("%w: it shows %s, the volume is %s", errMismatch, id, ref)
+	return fmt.Errorf("%w: it shows %s, the volume is %s", ErrMismatch, id, ref)
 }
 
 // String prints an identity for errors.
@@ -217,6 +217,7 @@ func (d *Device) update(lv *live, f Facts) error {
 	lv.suspended, lv.access = false, f.Access
 	seen := f
 	lv.path.seen = &seen
+	lv.path.looks++
 	grown := d.rebuildLocked()
 	d.mu.Unlock()
 	if was != f.Access {

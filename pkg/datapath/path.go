@@ -66,6 +66,7 @@ type Path struct {
 	live       *live
 	lastErr    error
 	seen       *Facts // of the last incarnation that joined
+	looks      uint64 // that update took in
 	hopeless   bool   // its last attempt ended with ErrDefinite or a mismatch
 	downs      uint64
 	connects   uint64
@@ -89,7 +90,7 @@ func (p *Path) run(ctx context.Context) {
 		lv, err := p.bringUp(ctx)
 		pause := bound/4 + p.jitter(bound*3/4)
 		if err != nil {
-			if errors.Is(err, errMismatch) {
+			if errors.Is(err, ErrMismatch) {
 				pause = max(pause, quarantineMin)
 			}
 			bound = min(2*bound, backoffMax)
@@ -242,7 +243,7 @@ func (p *Path) refresh(ctx context.Context, lv *live) {
 	f, err := lv.q.Refresh(rctx)
 	if err == nil {
 		err = p.dev.update(lv, f)
-	} else if ev&blk.IdentityChanged == 0 && !errors.Is(err, errMismatch) {
+	} else if ev&blk.IdentityChanged == 0 && !errors.Is(err, ErrMismatch) {
 		return // only late news: the next look will tell, and a dead path shows itself
 	}
 	if err != nil {

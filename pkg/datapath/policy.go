@@ -47,7 +47,7 @@ func (d *Device) noPathLocked(usable bool) {
 
 func (d *Device) noPathExpired() {
 	d.mu.Lock()
-	expired := d.table.Load().best() == nil
+	expired := d.noPath != nil && d.table.Load().best() == nil
 	if expired {
 		d.mode.Or(modeNoPath)
 	}

@@ -154,7 +154,10 @@ func (d *Device) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true
 	d.mu.Unlock()
-	err := d.settled(ctx)
+	n, fences, err := d.settled(ctx)
+	if err != nil {
+		err = fmt.Errorf("volume %s: closed with %d requests unanswered and %d lost connections whose writes are in doubt: %w", d.cfg.Name, n, fences, err)
+	}
 	d.mode.Or(modeShutdown)
 	d.doubt.wake()
 	d.kickAll()
@@ -175,19 +178,18 @@ func (d *Device) Close(ctx context.Context) error {
 	return err
 }
 
-func (d *Device) settled(ctx context.Context) error {
+// settled waits until nothing is open, or ctx ends, and returns what is.
+func (d *Device) settled(ctx context.Context) (requests int64, fences int, err error) {
 	t := time.NewTicker(drainPoll)
 	defer t.Stop()
 	for {
-		fences, _, _ := d.doubt.count()
-		n := d.outstanding()
-		if fences == 0 && n == 0 {
-			return nil
+		fences, _, _ = d.doubt.count()
+		if requests = d.outstanding(); fences == 0 && requests == 0 {
+			return 0, 0, nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("volume %s: closed with %d requests unanswered and %d lost connections whose writes are in doubt: %w",
-				d.cfg.Name, n, fences, ctx.Err())
+			return requests, fences, ctx.Err()
 		case <-t.C:
 		}
 	}

@@ -33,6 +33,8 @@ type Protocol interface {
 type path interface {
 	datapath.Transport
 	setPolling(poll.Polling)
+	// renew changes the secrets of logins to come.
+	renew(Protocol) error
 }
 
 // session is what a path brings up: an iSCSI session or an NVMe controller.

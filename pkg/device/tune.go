@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/csi-mpath/csi-mpath/pkg/datapath"
 	"github.com/csi-mpath/csi-mpath/pkg/pathsel"
 	"github.com/csi-mpath/csi-mpath/pkg/poll"
 	"github.com/csi-mpath/csi-mpath/pkg/tunable"
@@ -64,33 +63,18 @@ func CheckTunable(key, value string) (err error) {
 // ParseMergeDeadline reads a merge deadline: off, auto, 0 or a duration.
 func ParseMergeDeadline(s string) (time.Duration, error) {
 	t, err := tunable.ParseMergeDeadline(s)
-	switch t {
-	case tunable.MergeAuto:
-		t = datapath.MergeAuto
-	case tunable.MergeOff:
-		t = datapath.MergeOff
-	}
-	return t, err
+	return mergeDeadline(t), err
 }
 
 // ParseFailback reads when I/O returns to a better group of paths: immediate,
 // manual or a duration.
 func ParseFailback(s string) (time.Duration, error) {
 	t, err := tunable.ParseFailback(s)
-	switch t {
-	case tunable.FailbackImmediate:
-		t = datapath.FailbackImmediate
-	case tunable.FailbackManual:
-		t = datapath.FailbackManual
-	}
-	return t, err
+	return failback(t), err
 }
 
 // ParsePolling reads how readers wait: off, adaptive or a duration.
 func ParsePolling(s string) (poll.Polling, error) {
 	t, err := tunable.ParsePolling(s)
-	if t == tunable.PollAdaptive {
-		return poll.PollAdaptive, err
-	}
-	return poll.Polling(t), err
+	return polling(t), err
 }

@@ -99,7 +99,7 @@ func (c *Controller) publication(ctx context.Context, e *entry, id attrs.ID, r *
 	if err != nil {
 		return backend.Publish{}, err
 	}
-	auth, err := authOf(t, r.GetSecrets())
+	auth, err := attrs.Auth(t, r.GetSecrets())
 	cfg := &c.Backends.current.Load().cfg
 	return backend.Publish{Volume: id.Object, Node: r.GetNodeId(), Initiator: cfg.initiator(t, r.GetNodeId()), Transport: t,
 		ReadOnly: a.readOnly || r.GetReadonly(), Shared: a.shared, Auth: auth}, err

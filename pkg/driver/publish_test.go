@@ -148,7 +148,7 @@ func TestSecretsGoToTheBackendAndNowhereElse(t *testing.T) {
 	r := publish(v, "n", mounted(rwo))
 	var epoch string
 	for i := range 2 {
-		r.Secrets = map[string]string{keyUser: "user", keyPassword: fmt.Sprintf("marked-secret-%d", i), "dhchap-secret": "DHHC-1:00:marked:"}
+		r.Secrets = map[string]string{"node.session.auth.username": "user", "node.session.auth.password": fmt.Sprintf("marked-secret-%d", i), "dhchap-secret": "DHHC-1:00:marked:"}
 		got, err := c.ControllerPublishVolume(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)
@@ -162,7 +162,7 @@ func TestSecretsGoToTheBackendAndNowhereElse(t *testing.T) {
 		}
 		epoch = a.Epoch
 	}
-	r.Secrets = map[string]string{keyPassword: "marked-secret"}
+	r.Secrets = map[string]string{"node.session.auth.password": "marked-secret"}
 	_, err := c.ControllerPublishVolume(t.Context(), r)
 	if m := is(t, err, codes.InvalidArgument, "a password without a user"); strings.Contains(m, "marked") {
 		t.Errorf("%q has the secret", m)

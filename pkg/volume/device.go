@@ -2,7 +2,6 @@ package volume
 
 import (
 	"context"
-	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/secret"
 	"github.com/csi-mpath/csi-mpath/pkg/tunable"
@@ -75,9 +74,7 @@ type Status struct {
 	Size   int64 // bytes
 	Usable int   // paths that take I/O now
 	Paths  []PathStatus
-	// Held are requests without an answer, Oldest since when.
-	Held   int64
-	Oldest time.Duration
+	Held   int64 // requests without an answer
 	// InDoubt are writes that wait for a fence (I3).
 	InDoubt int64
 }

@@ -101,7 +101,7 @@ func (st *state) condition(s Status) (abnormal bool, message string) {
 	case st.rec.Revoked != "":
 		return true, st.rec.Revoked
 	case s.Usable == 0:
-		return true, fmt.Sprintf("none of %s; %d requests wait, the oldest for %v", describePaths(s), s.Held, s.Oldest)
+		return true, fmt.Sprintf("none of %s; %d requests wait", describePaths(s), s.Held)
 	}
 	down := 0
 	for _, p := range s.Paths {

@@ -213,3 +213,6 @@ func chosen(s string) string {
 	}
 	return s
 }
+
+// Status reads the device as the kernel has it now.
+func (d *Device) Status() (Status, error) { return d.k.own(d.Index, d.Backend) }

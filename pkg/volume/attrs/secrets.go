@@ -1,4 +1,4 @@
-package driver
+package attrs
 
 import (
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
@@ -15,15 +15,15 @@ const (
 	keyDHCHAPTarget = "dhchap-ctrl-secret"
 )
 
-// authOf are the secrets that a call brought along for a transport: one Secret
-// may have those of both, and anything else.
-func authOf(t backend.Transport, secrets map[string]string) (backend.Auth, error) {
+// Auth are the secrets that a call brought along for a transport: one Secret may
+// have those of both, and anything else. Errors never quote a value (I10).
+func Auth[T ~string](t backend.Transport, secrets map[string]T) (backend.Auth, error) {
 	text := func(key string) secret.Text { return secret.Text(secrets[key]) }
 	var a backend.Auth
 	if t == backend.NVMe {
 		a.DHCHAP = backend.DHCHAP{Host: text(keyDHCHAP), Controller: text(keyDHCHAPTarget)}
 	} else {
-		a.CHAP = backend.CHAP{User: secrets[keyUser], Secret: text(keyPassword), MutualUser: secrets[keyUserIn], MutualSecret: text(keyPasswordIn)}
+		a.CHAP = backend.CHAP{User: string(secrets[keyUser]), Secret: text(keyPassword), MutualUser: string(secrets[keyUserIn]), MutualSecret: text(keyPasswordIn)}
 	}
 	return a, a.Check(t)
 }

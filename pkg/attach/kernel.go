@@ -1,0 +1,79 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/device"
+	"github.com/csi-mpath/csi-mpath/pkg/nbd"
+	"github.com/csi-mpath/csi-mpath/pkg/nbd/kernel"
+	"github.com/csi-mpath/csi-mpath/pkg/program"
+	"github.com/csi-mpath/csi-mpath/pkg/volume"
+)
+
+// Kernel makes devices block devices, /dev/nbdN.
+func Kernel() Face { return kernelFace{} }
+
+type kernelFace struct{}
+
+func (kernelFace) replays() bool { return true }
+
+func (kernelFace) attach(ctx context.Context, d *device.Device, srv *nbd.Server) (shown, error) {
+	b, err := d.AttachKernel(ctx, srv, kernel.FreeIndex)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", volume.ErrUnavailable, err)
+	}
+	return &blockDevice{b}, nil
+}
+
+func (kernelFace) discard(ctx context.Context, name, state string) error {
+	_, err := device.DetachKernel(ctx, name, state)
+	return detached(err)
+}
+
+// detached is nil for a device that is gone.
+func detached(err error) error {
+	if errors.Is(err, kernel.ErrNotAttached) {
+		return nil
+	}
+	if errors.Is(err, device.ErrBusy) || errors.Is(err, kernel.ErrInUse) {
+		return fmt.Errorf("%w: %w", volume.ErrState, err)
+	}
+	return err
+}
+
+// blockDevice is a device in the kernel.
+type blockDevice struct{ *device.BlockDevice }
+
+func (b *blockDevice) path() string { return b.Path() }
+
+// flush is a program's work: a thread of this process that waits for the device
+// would keep a killed process from ending, which serves that device.
+func (b *blockDevice) flush(ctx context.Context) error {
+	r, err := program.Run(ctx, program.Call{Name: "sync", Args: []string{"--data", b.Path()}})
+	if err != nil {
+		return err
+	}
+	return r.Failed("sync")
+}
+
+// sized waits until the kernel knows a size: it is told on a goroutine of its own.
+func (b *blockDevice) sized(ctx context.Context, size uint64) error {
+	t := time.NewTicker(sizePoll)
+	defer t.Stop()
+	for {
+		have, err := b.Size()
+		if err != nil || have >= size {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %s has %d bytes, and not %d yet: %w", volume.ErrUnavailable, b.Path(), have, size, ctx.Err())
+		case <-t.C:
+		}
+	}
+}
+
+func (b *blockDevice) detach(ctx context.Context) error { return detached(b.Detach(ctx)) }
