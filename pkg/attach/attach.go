@@ -36,8 +36,8 @@ type Face interface {
 	attach(ctx context.Context, d *device.Device, srv *nbd.Server) (shown, error)
 	// discard removes what a process before left; there may be nothing.
 	discard(ctx context.Context, volume, state string) error
-	// replays: requests that were not answered come again after a restart.
-	replays() bool
+	// attachment is how devices are attached; empty: not at all.
+	attachment() device.Attachment
 }
 
 // shown is a device that is usable.
@@ -45,8 +45,8 @@ type shown interface {
 	path() string
 	// flush writes what is held back above the device.
 	flush(ctx context.Context) error
-	// sized waits until it has a size.
-	sized(ctx context.Context, size uint64) error
+	// leave ends what cannot stay without this process.
+	leave(ctx context.Context) error
 	// detach ends it; volume.ErrState while it is in use.
 	detach(ctx context.Context) error
 }
@@ -136,7 +136,7 @@ func (d *opened) Rescan(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", volume.ErrUnavailable, err)
 	}
-	return int64(size), d.sized(ctx, size)
+	return int64(size), nil
 }
 
 // Fail implements volume.Device.
@@ -155,5 +155,5 @@ func (d *opened) Close(ctx context.Context) error {
 // process.
 func (d *opened) Leave(ctx context.Context) error {
 	d.dev.Keep()
-	return d.Close(ctx)
+	return errors.Join(d.leave(ctx), d.Close(ctx))
 }

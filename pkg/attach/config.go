@@ -16,13 +16,8 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/volume/attrs"
 )
 
-// The limits of this package.
-const (
-	// undoWithin is how long an Open that fails clears up.
-	undoWithin = 5 * time.Second
-	// sizePoll is how often the kernel is asked whether it knows a new size.
-	sizePoll = 20 * time.Millisecond
-)
+// undoWithin is how long an Open that fails clears up.
+const undoWithin = 5 * time.Second
 
 // config is a volume as pkg/device wants it.
 func (o *Opener) config(c volume.DeviceConfig) (device.Config, error) {
@@ -33,7 +28,8 @@ func (o *Opener) config(c volume.DeviceConfig) (device.Config, error) {
 	if err != nil {
 		return device.Config{}, err
 	}
-	cfg := device.Config{Name: c.Volume, Protocol: p, WWID: c.Attached.WWID, ReadOnly: c.ReadOnly, Replays: o.cfg.Face.replays(),
+	as := o.cfg.Face.attachment()
+	cfg := device.Config{Name: c.Volume, Protocol: p, WWID: c.Attached.WWID, ReadOnly: c.ReadOnly, Attach: as, Replays: as == device.AttachNBD,
 		Patient: c.Again, StateDir: o.cfg.State}
 	for _, portal := range c.Attached.Portals {
 		cfg.Portals = append(cfg.Portals, portal.Address)

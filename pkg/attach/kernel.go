@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/device"
 	"github.com/csi-mpath/csi-mpath/pkg/nbd"
@@ -13,15 +12,16 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/volume"
 )
 
-// Kernel makes devices block devices, /dev/nbdN.
-func Kernel() Face { return kernelFace{} }
+// Kernel makes devices block devices: /dev/nbdN, or, only for development, loop
+// devices over FUSE, which end with the process.
+func Kernel(as device.Attachment) Face { return kernelFace{as} }
 
-type kernelFace struct{}
+type kernelFace struct{ as device.Attachment }
 
-func (kernelFace) replays() bool { return true }
+func (f kernelFace) attachment() device.Attachment { return f.as }
 
 func (kernelFace) attach(ctx context.Context, d *device.Device, srv *nbd.Server) (shown, error) {
-	b, err := d.AttachKernel(ctx, srv, kernel.FreeIndex)
+	b, err := d.Attach(ctx, srv, kernel.FreeIndex)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", volume.ErrUnavailable, err)
 	}
@@ -35,7 +35,7 @@ func (kernelFace) discard(ctx context.Context, name, state string) error {
 
 // detached is nil for a device that is gone.
 func detached(err error) error {
-	if errors.Is(err, kernel.ErrNotAttached) {
+	if errors.Is(err, kernel.ErrNotAttached) || errors.Is(err, kernel.ErrNoModule) {
 		return nil
 	}
 	if errors.Is(err, device.ErrBusy) || errors.Is(err, kernel.ErrInUse) {
@@ -59,21 +59,6 @@ func (b *blockDevice) flush(ctx context.Context) error {
 	return r.Failed("sync")
 }
 
-// sized waits until the kernel knows a size: it is told on a goroutine of its own.
-func (b *blockDevice) sized(ctx context.Context, size uint64) error {
-	t := time.NewTicker(sizePoll)
-	defer t.Stop()
-	for {
-		have, err := b.Size()
-		if err != nil || have >= size {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %s has %d bytes, and not %d yet: %w", volume.ErrUnavailable, b.Path(), have, size, ctx.Err())
-		case <-t.C:
-		}
-	}
-}
+func (b *blockDevice) leave(ctx context.Context) error { return b.Leave(ctx) }
 
 func (b *blockDevice) detach(ctx context.Context) error { return detached(b.Detach(ctx)) }

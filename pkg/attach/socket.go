@@ -20,7 +20,7 @@ func Sockets(dir string) Face { return socketFace{dir} }
 
 type socketFace struct{ dir string }
 
-func (socketFace) replays() bool { return false }
+func (socketFace) attachment() device.Attachment { return "" }
 
 // file is the socket of a volume.
 func (f socketFace) file(volume string) string {
@@ -57,7 +57,7 @@ func (s *socket) path() string { return s.file }
 
 func (s *socket) flush(context.Context) error { return nil }
 
-func (s *socket) sized(context.Context, uint64) error { return nil }
+func (s *socket) leave(context.Context) error { return nil }
 
 func (s *socket) detach(context.Context) error {
 	if err := os.Remove(s.file); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -78,12 +78,6 @@ func (d *Device) resizeKernel() {
 // Path is the device node.
 func (b *BlockDevice) Path() string { return b.at.path() }
 
-// Size is what the kernel takes for the device's size now, bytes.
-func (b *BlockDevice) Size() (uint64, error) {
-	s, err := b.dev.Load().Status()
-	return s.Size, err
-}
-
 // Warnings are what this kernel cannot do, and what that costs.
 func (b *BlockDevice) Warnings() []string { return b.at.warnings() }
 

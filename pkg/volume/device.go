@@ -51,8 +51,8 @@ type Device interface {
 	// Settle waits until everything is answered, and every write in doubt is
 	// fenced (I3). Its error says what is open, and why.
 	Settle(ctx context.Context) error
-	// Rescan asks every path for the volume's size, and returns it when the block
-	// device has it; paths that disagree are ErrUnavailable.
+	// Rescan asks every path for the volume's size, and returns it; the block device
+	// has it soon after. Paths that disagree are ErrUnavailable.
 	Rescan(ctx context.Context) (size int64, err error)
 	// Tune changes what can be changed while it works.
 	Tune(s tunable.Settings) error

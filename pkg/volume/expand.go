@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // Expand makes the node see a volume that grew, and its file system fill it, all
@@ -40,8 +41,8 @@ func (n *Node) expand(ctx context.Context, volume string, required int64) (int64
 	if size < required {
 		return 0, fmt.Errorf("%w: its storage shows %d bytes, and %d are wanted: expand it there first", ErrUnavailable, size, required)
 	}
-	if st.rec.Use.Block || st.rec.Use.ReadOnly {
-		return size, nil
+	if err := n.sized(ctx, st, size); err != nil || st.rec.Use.Block || st.rec.Use.ReadOnly {
+		return size, err
 	}
 	if err := n.mounted(st); err != nil {
 		return 0, err
@@ -50,4 +51,19 @@ func (n *Node) expand(ctx context.Context, volume string, required int64) (int64
 		return 0, n.because(st, "grow its file system", err)
 	}
 	return size, nil
+}
+
+// sized waits until the kernel knows a size: it is told of growth beside the I/O.
+func (n *Node) sized(ctx context.Context, st *state, size int64) error {
+	for {
+		have, err := n.cfg.Mounts.DeviceSize(st.dev.Path())
+		if err != nil || have >= uint64(size) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s has %d bytes, and not %d yet: %w", st.dev.Path(), have, size, ctx.Err())
+		case <-time.After(sizePoll):
+		}
+	}
 }

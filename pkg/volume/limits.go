@@ -38,6 +38,8 @@ const (
 	// back that fail at once.
 	backFirst = time.Second
 	backMost  = 30 * time.Second
+	// sizePoll is how often the kernel is asked whether it knows a new size.
+	sizePoll = 20 * time.Millisecond
 	// giveWay is how long Unstage waits for a Stage nobody waits for to end.
 	giveWay = 5 * time.Second
 )

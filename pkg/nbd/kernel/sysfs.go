@@ -213,6 +213,3 @@ func chosen(s string) string {
 	}
 	return s
 }
-
-// Status reads the device as the kernel has it now.
-func (d *Device) Status() (Status, error) { return d.k.own(d.Index, d.Backend) }
