@@ -108,6 +108,9 @@ func (a *agentParts) open(ctx context.Context, cfg *config.Config) ([]keeper.Poo
 		a.stops = append(a.stops, x.Close)
 		exports[e.Transport] = x
 	}
+	if err := leftInKernel(ctx, cfg.Exports); err != nil {
+		return nil, err
+	}
 	var pools []keeper.Pool
 	for _, p := range cfg.Pools {
 		s, err := openStore(ctx, p)
@@ -133,6 +136,26 @@ func openExport(e config.Export) (export.Exporter, error) {
 	default:
 		return embedded.New(embedded.Config{Transport: e.Transport, Portals: e.Portals})
 	}
+}
+
+// leftInKernel refuses to start beside volumes that the kernel serves for an
+// earlier configuration: whoever is unpublished now would keep his access there
+// (I9).
+func leftInKernel(ctx context.Context, now []config.Export) error {
+	for kind, list := range map[config.Kind]func(context.Context) ([]export.Exported, error){config.LIO: lio.Left, config.NVMet: nvmet.Left} {
+		if slices.ContainsFunc(now, func(e config.Export) bool { return e.Kind == kind }) {
+			continue
+		}
+		left, err := list(ctx)
+		if err == nil && len(left) > 0 {
+			err = fmt.Errorf("the kernel serves %d volumes of ours, as %s, which no transport has in this configuration: configure it again until they are unpublished, or reboot",
+				len(left), left[0].Target)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", kind, err)
+		}
+	}
+	return nil
 }
 
 func openStore(ctx context.Context, p config.Pool) (store.Store, error) {

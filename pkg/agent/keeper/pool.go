@@ -91,11 +91,14 @@ func (k *Keeper) pool(ctx context.Context, what string, id backend.ID) (*pool, e
 	if err := errors.Join(id.Check(), ctx.Err()); err != nil {
 		return nil, err
 	}
-	p := k.pools[id.Pool]
-	if p == nil {
-		return nil, notFound(what, id)
+	if p := k.pools[id.Pool]; p != nil {
+		return p, nil
 	}
-	return p, nil
+	if r, err := k.journal.get(id); err != nil || len(r.pubs) > 0 {
+		// "There is no such thing" would count as revoked (I9), and it may be served.
+		return nil, errors.Join(fmt.Errorf("%w: pool %s of %s %s is not configured any more, and the volume is published: configure the pool again", backend.ErrUnavailable, id.Pool, what, id), err)
+	}
+	return nil, notFound(what, id)
 }
 
 // ours reports whether a name is one of those we give to volumes or snapshots.

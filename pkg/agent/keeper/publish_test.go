@@ -280,3 +280,19 @@ func TestUnpublishWithoutAJournalEndsWhatIsServed(t *testing.T) {
 		t.Errorf("still served: %v", r.iscsi.served)
 	}
 }
+
+func TestAPoolThatIsNotConfiguredAnyMoreDoesNotCountAsRevoked(t *testing.T) {
+	r := newRig(t, true)
+	v := r.create("v")
+	r.publish(to(v.ID, "n"))
+	delete(r.k.pools, v.ID.Pool)
+	for what, err := range map[string]error{
+		"Unpublish":    r.b.Unpublish(t.Context(), v.ID, "n"),
+		"Fence":        r.b.Fence(t.Context(), "n"),
+		"DeleteVolume": r.b.DeleteVolume(t.Context(), v.ID),
+	} {
+		if !errors.Is(err, backend.ErrUnavailable) {
+			t.Errorf("%s: %v, want ErrUnavailable", what, err)
+		}
+	}
+}

@@ -2,12 +2,27 @@ package lio
 
 import (
 	"context"
+	"errors"
+	"os"
 	"strings"
 
 	"github.com/csi-mpath/csi-mpath/pkg/agent/export"
 	"github.com/csi-mpath/csi-mpath/pkg/agent/export/configfs"
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
 )
+
+// Left lists what the kernel serves of ours, for programs that do not use it:
+// nothing where it has no such target.
+func Left(ctx context.Context) ([]export.Exported, error) {
+	fs, err := configfs.Open(Root)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return (&Exporter{fs: fs}).Exported(ctx)
+}
 
 // Exported implements export.Exporter: targets under our names, and backstores
 // whose target is gone.
