@@ -14,6 +14,8 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/agent/pki"
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
 	"github.com/csi-mpath/csi-mpath/pkg/backend/agentclient"
+	"github.com/csi-mpath/csi-mpath/pkg/backend/contract"
+	"github.com/csi-mpath/csi-mpath/test/node"
 	"github.com/csi-mpath/csi-mpath/test/port"
 )
 
@@ -67,9 +69,7 @@ func newHost(t *testing.T) *host {
 	}
 	t.Cleanup(func() { os.RemoveAll(short) })
 	h.admin = filepath.Join(short, "admin.sock")
-	if code := run([]string{"agent", "init", "--dir", filepath.Join(h.dir, "tls"), "--host", "127.0.0.1", "--tenant", "prod"}); code != 0 {
-		t.Fatal(code)
-	}
+	h.command("init", "--dir", filepath.Join(h.dir, "tls"), "--host", "127.0.0.1", "--tenant", "prod")
 	write(t, h.config(), fmt.Sprintf(`listen: %s
 tls: {cert: %[2]s/tls/server.crt, key: %[2]s/tls/server.key, clientCA: %[2]s/tls/ca.crt}
 state: %[2]s/state
@@ -81,6 +81,19 @@ exports:
   nvme-tcp: {kind: embedded, portals: [{listen: "%[6]s"}]}
 `, h.address, h.dir, h.admin, hold(t), hold(t), hold(t)))
 	return h
+}
+
+// command runs csi-mpath agent and returns what it printed.
+func (h *host) command(args ...string) string {
+	h.t.Helper()
+	var out bytes.Buffer
+	cmd := agentCommand()
+	cmd.SetArgs(args)
+	cmd.SetOut(&out)
+	if err := cmd.ExecuteContext(context.Background()); err != nil {
+		h.t.Fatalf("agent %s: %v", strings.Join(args, " "), err)
+	}
+	return out.String()
 }
 
 func (h *host) config() string { return filepath.Join(h.dir, "agent.yaml") }
@@ -101,12 +114,12 @@ func (h *host) start() (stop func()) {
 			h.t.Fatalf("%v\n%s", err, log.buf.String())
 		}
 	}
-	return func() {
+	return sync.OnceFunc(func() {
 		signals <- syscall.SIGTERM
 		if err := <-done; err != nil {
 			h.t.Error(err)
 		}
-	}
+	})
 }
 
 func (h *host) client() *agentclient.Client {
@@ -118,6 +131,31 @@ func (h *host) client() *agentclient.Client {
 	}
 	h.t.Cleanup(func() { c.Close() })
 	return c
+}
+
+// subject is the agent, as the command runs it, for the contract of backends.
+func (h *host) subject(stop func()) contract.Subject {
+	return contract.Subject{
+		Backend: h.client(), Tenant: "prod", Pool: "files", Calls: 200,
+		Restart: func(testing.TB) contract.Subject {
+			stop()
+			again := h.start()
+			h.t.Cleanup(again)
+			return h.subject(again)
+		},
+		Attach: func(ctx context.Context, c backend.Connection, a backend.Auth) (contract.Disk, error) {
+			return node.Attach(ctx, c, a)
+		},
+	}
+}
+
+func TestAnAgentKeepsTheContractOfBackends(t *testing.T) {
+	contract.Run(t, func(t *testing.T) contract.Subject {
+		h := newHost(t)
+		stop := h.start()
+		t.Cleanup(stop)
+		return h.subject(stop)
+	})
 }
 
 func TestWhatAnAgentPublishedIsThereAfterItsRestart(t *testing.T) {
@@ -167,12 +205,8 @@ func TestTheAgentOfThisMachineTellsHowItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for command, want := range map[string]string{"status": "files ", "orphans": "KIND"} {
-		var out bytes.Buffer
-		cmd := agentCommand()
-		cmd.SetArgs([]string{command, "--socket", h.admin})
-		cmd.SetOut(&out)
-		if err := cmd.ExecuteContext(context.Background()); err != nil || !strings.Contains(out.String(), want) {
-			t.Errorf("%s: %v\n%s", command, err, &out)
+		if got := h.command(command, "--socket", h.admin); !strings.Contains(got, want) {
+			t.Errorf("%s:\n%s", command, got)
 		}
 	}
 	if fi, err := os.Stat(h.admin); err != nil || fi.Mode().Perm() != 0o600 {

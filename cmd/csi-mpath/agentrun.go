@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,21 +40,22 @@ type agentParts struct {
 	stops  []func() error
 	keeper *keeper.Keeper
 	server *agent.Server
+	// serving are those that let callers in; failed is told how each ended.
+	serving sync.WaitGroup
+	failed  chan error
 }
 
 // runAgent serves until a signal.
 func runAgent(out io.Writer, cfg *config.Config, signals <-chan os.Signal) error {
-	a := &agentParts{log: slog.New(slog.NewJSONHandler(out, nil))}
+	a := &agentParts{log: slog.New(slog.NewJSONHandler(out, nil)), failed: make(chan error, 3)}
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	failed := make(chan error, 3)
-	err := a.start(ctx, cfg, failed)
+	err := a.start(ctx, cfg)
 	if err == nil {
 		a.log.Info("ready", "version", version, "listen", cfg.Listen.String())
 		select {
 		case s := <-signals:
 			a.log.Info("stopping", "signal", s.String())
-		case err = <-failed:
+		case err = <-a.failed:
 		}
 	}
 	end, now := context.WithTimeout(context.Background(), agentStop)
@@ -65,7 +67,7 @@ func runAgent(out io.Writer, cfg *config.Config, signals <-chan os.Signal) error
 		case <-end.Done():
 		}
 	}()
-	if err = errors.Join(err, a.stop(end)); err != nil {
+	if err = errors.Join(err, a.stop(end, cancel)); err != nil {
 		return &exitError{exitFailure, err}
 	}
 	a.log.Info("stopped")
@@ -73,7 +75,7 @@ func runAgent(out io.Writer, cfg *config.Config, signals <-chan os.Signal) error
 }
 
 // start begins everything: bytes, exports, what was, and only then callers.
-func (a *agentParts) start(ctx context.Context, cfg *config.Config, failed chan<- error) error {
+func (a *agentParts) start(ctx context.Context, cfg *config.Config) error {
 	pools, err := a.open(ctx, cfg)
 	if err != nil {
 		return err
@@ -94,7 +96,7 @@ func (a *agentParts) start(ctx context.Context, cfg *config.Config, failed chan<
 		return err
 	}
 	admin := agent.Admin{Figures: figures, Version: version, Orphans: a.keeper.Orphans, Connections: a.server.Connections}
-	return a.listen(ctx, cfg, failed, registry, admin)
+	return a.listen(ctx, cfg, registry, admin)
 }
 
 // open opens stores and exporters.
@@ -168,7 +170,7 @@ func openStore(ctx context.Context, p config.Pool) (store.Store, error) {
 }
 
 // listen lets callers in.
-func (a *agentParts) listen(ctx context.Context, cfg *config.Config, failed chan<- error, metrics prometheus.Gatherer, admin agent.Admin) error {
+func (a *agentParts) listen(ctx context.Context, cfg *config.Config, metrics prometheus.Gatherer, admin agent.Admin) error {
 	if err := durable.Own(filepath.Dir(cfg.Admin)); err != nil {
 		return fmt.Errorf("admin: %w", err)
 	}
@@ -176,27 +178,32 @@ func (a *agentParts) listen(ctx context.Context, cfg *config.Config, failed chan
 	if err != nil {
 		return fmt.Errorf("admin: %w", err)
 	}
-	go func() { failed <- admin.Serve(ctx, local) }()
+	a.serve(func() error { return admin.Serve(ctx, local) })
 	if cfg.Metrics.IsValid() {
 		l, err := net.Listen("tcp", cfg.Metrics.String())
 		if err != nil {
 			return fmt.Errorf("metrics: %w", err)
 		}
-		go func() { failed <- agent.ServeMetrics(ctx, l, metrics) }()
+		a.serve(func() error { return agent.ServeMetrics(ctx, l, metrics) })
 	}
 	l, err := net.Listen("tcp", cfg.Listen.String())
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	go func() { failed <- a.server.Serve(l) }()
+	a.serve(func() error { return a.server.Serve(l) })
 	return nil
 }
 
-// stop ends everything in reverse order.
-func (a *agentParts) stop(ctx context.Context) error {
+func (a *agentParts) serve(f func() error) { a.serving.Go(func() { a.failed <- f() }) }
+
+// stop ends everything in reverse order: first those who let callers in, which
+// cancel ends.
+func (a *agentParts) stop(ctx context.Context, cancel func()) error {
 	if a.server != nil {
 		a.server.Shutdown(ctx)
 	}
+	cancel()
+	a.serving.Wait()
 	var errs []error
 	for _, f := range slices.Backward(a.stops) {
 		errs = append(errs, f())
