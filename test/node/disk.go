@@ -50,7 +50,7 @@ func (d *Disk) do(call func(*Path) error) error {
 	select {
 	case <-d.path.Told(): // it takes no commands, and this one may hang
 		d.path.Close()
-		<-done
+		_ = <-done // what it was is not known
 	case err := <-done:
 		select {
 		case <-d.path.Done():

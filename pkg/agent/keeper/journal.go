@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -173,6 +174,18 @@ func (j *journal) all() []record {
 	return out
 }
 
+// byRevocation are all records, apart those of which somebody is being revoked.
+func (j *journal) byRevocation() (whole, revoking []record) {
+	for _, r := range j.all() {
+		if len(r.live().pubs) == len(r.pubs) {
+			whole = append(whole, r)
+		} else {
+			revoking = append(revoking, r)
+		}
+	}
+	return whole, revoking
+}
+
 // write makes a record durable, then what the memory has. A record without
 // publications is no file.
 func (j *journal) write(r record) error {
@@ -317,9 +330,12 @@ func (j *journal) unreadable() []error {
 func (j *journal) damagedRecords() []error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	out := []error{}
-	for _, err := range j.damaged {
-		out = append(out, err)
-	}
-	return out
+	return slices.Collect(maps.Values(j.damaged))
+}
+
+// damagedVolumes are those whose record cannot be read.
+func (j *journal) damagedVolumes() []backend.ID {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Collect(maps.Keys(j.damaged))
 }

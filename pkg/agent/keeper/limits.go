@@ -21,6 +21,8 @@ const (
 	reconcileSoon = 5 * time.Second
 	// settleTimeout bounds what one volume may take of a pass.
 	settleTimeout = 30 * time.Second
+	// drainTimeout bounds what a start waits for all revocations together.
+	drainTimeout  = 5 * time.Second
 	sessionsEvery = 5 * time.Second
 	poolsEvery    = 10 * time.Second
 	// pollTimeout bounds one look at an exporter's sessions or a pool's space.

@@ -155,7 +155,7 @@ func (k *Keeper) strangers(ctx context.Context) (map[string]bool, error) {
 			served[cmp.Or(e.Target, export.Target(x.Transport(), e.Identity))] = e.Identity
 		}
 	}
-	known := map[string]bool{}
+	known := k.damagedIdentities(ctx)
 	for _, r := range k.journal.all() {
 		known[r.identity] = true
 	}
@@ -166,6 +166,22 @@ func (k *Keeper) strangers(ctx context.Context) (map[string]bool, error) {
 		}
 	}
 	return out, nil
+}
+
+// damagedIdentities are those of volumes whose record cannot be read: somebody has
+// them.
+func (k *Keeper) damagedIdentities(ctx context.Context) map[string]bool {
+	out := map[string]bool{}
+	for _, id := range k.journal.damagedVolumes() {
+		p := k.pools[id.Pool]
+		if p == nil {
+			continue
+		}
+		if o, err := p.store.Object(ctx, id.Object); err == nil {
+			out[o.Labels.Identity] = true
+		}
+	}
+	return out
 }
 
 // unfinished are the objects that may have to be finished.

@@ -147,9 +147,11 @@ func (v *view) unpublish(ctx context.Context, p *pool, id backend.ID, node strin
 		}
 		faultpoint.Here("keeper.unpublish.marked")
 	}
-	o, err := p.store.Object(ctx, id.Object)
-	if ifThere(err) != nil {
-		return err
+	var o store.Object
+	if len(next.live().pubs) > 0 { // otherwise a store that cannot be read keeps nobody in
+		if o, err = p.store.Object(ctx, id.Object); ifThere(err) != nil {
+			return err
+		}
 	}
 	if _, err := v.k.settle(ctx, p, next, o); err != nil {
 		return err

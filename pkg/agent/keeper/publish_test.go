@@ -296,3 +296,26 @@ func TestAPoolThatIsNotConfiguredAnyMoreDoesNotCountAsRevoked(t *testing.T) {
 		}
 	}
 }
+
+func TestAStartDoesNotWaitLongForWhatDoesNotDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, true)
+		v := r.create("v")
+		c := r.publish(to(v.ID, "n"))
+		release := r.iscsi.hold(c.Initiator)
+		defer release()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := r.b.Unpublish(ctx, v.ID, "n"); !errors.Is(err, backend.ErrBusy) {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		r.reopen()
+		if took := time.Since(begun); took > drainTimeout {
+			t.Errorf("it took %v", took)
+		}
+		if p := r.publications(); len(p) != 1 || !p[0].Revoking {
+			t.Errorf("got %+v", p)
+		}
+	})
+}

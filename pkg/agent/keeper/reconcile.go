@@ -40,14 +40,25 @@ func (k *Keeper) restore(ctx context.Context) (failed int, err error) {
 		k.log.Error("some volumes cannot be read", "error", err)
 	}
 	faultpoint.Here("keeper.restore.listed")
+	whole, revoking := k.journal.byRevocation()
+	failed = k.restoreSome(ctx, whole, inv)
+	// Those being revoked have lost their access once they were looked at; what they
+	// sent before the start may take its time to drain, and nobody waits for that.
+	soon, cancel := context.WithTimeout(ctx, drainTimeout)
+	defer cancel()
+	return failed + k.restoreSome(soon, revoking, inv), ctx.Err()
+}
+
+// restoreSome serves volumes side by side, and counts those that it could not.
+func (k *Keeper) restoreSome(ctx context.Context, some []record, inv inventory) int {
 	var n atomic.Int64
-	each(restoreWorkers, k.journal.all(), func(r record) {
+	each(restoreWorkers, some, func(r record) {
 		if _, err := k.settleOne(ctx, r.volume, inv); err != nil {
 			n.Add(1)
 			k.log.Error("volume not served yet", "volume", r.volume.String(), "error", err)
 		}
 	})
-	return int(n.Load()), ctx.Err()
+	return int(n.Load())
 }
 
 // reconcileLoop repairs what differs from the journal, every minute, and soon
