@@ -148,7 +148,7 @@ func TestAFullDirectoryLeavesNothingBehind(t *testing.T) {
 	}
 	before := files(t, dir)
 	spec := store.Spec{Name: "v-1", Size: u.Available, Labels: storetest.Labels(1)}
-	for ; ; spec.Size -= 1 << 20 { // the file system wants some for itself
+	for ; ; spec.Size -= mib { // the file system wants some for itself
 		if _, err = s.Create(t.Context(), spec); err == nil {
 			break
 		}
@@ -156,14 +156,18 @@ func TestAFullDirectoryLeavesNothingBehind(t *testing.T) {
 			t.Fatalf("%v; left: %v", err, left)
 		}
 	}
-	spec.Name, spec.Size = "v-2", 64<<20
-	if _, err := s.Create(t.Context(), spec); !isNoSpace(err) {
-		t.Errorf("into a full directory: %v", err)
+	if spec.Size == u.Available {
+		t.Error("the file system was never full")
 	}
-	if _, err := s.Expand(t.Context(), "v-1", spec.Size+u.Available); !isNoSpace(err) {
-		t.Errorf("expanded: %v", err)
-	}
-	if o, err := s.Object(t.Context(), "v-1"); err != nil || o.Size > u.Available {
-		t.Errorf("%+v, %v", o, err)
+	rig.Must(t, s.Delete(t.Context(), "v-1"))
+	spec.Size = u.Available / 2 / mib * mib
+	create(t, s, spec)
+	for size := u.Available; ; size -= mib {
+		if _, err = s.Expand(t.Context(), "v-1", size); err == nil {
+			break
+		}
+		if o, e := s.Object(t.Context(), "v-1"); !isNoSpace(err) || e != nil || o.Size != spec.Size {
+			t.Fatalf("%v; the object: %+v, %v", err, o, e)
+		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/agent/store/storetest"
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
 	"github.com/csi-mpath/csi-mpath/pkg/durable"
+	"github.com/csi-mpath/csi-mpath/pkg/faultpoint"
 )
 
 // copying is a cloner for file systems without reflinks.
@@ -191,6 +192,26 @@ func TestAFullDiskLeavesNothingBehind(t *testing.T) {
 	}
 	if u, err := s.Usage(t.Context()); err != nil || u.Promised != step {
 		t.Errorf("%+v, %v", u, err)
+	}
+}
+
+func TestAnExpansionThatFailsIsNotCounted(t *testing.T) {
+	s := opened(t, none)
+	made(t, s, "v-1")
+	path := filepath.Join(s.dir, "v-1.json")
+	restore := faultpoint.Set(func(name string) {
+		if name == "directory.expand.grown" { // now the record cannot be written
+			if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	defer restore()
+	if _, err := s.Expand(t.Context(), "v-1", 8*step); err == nil {
+		t.Error("it succeeded")
+	}
+	if u, err := s.Usage(t.Context()); err != nil || u.Promised != step {
+		t.Errorf("%d bytes are promised, %v; want %d", u.Promised, err, step)
 	}
 }
 
