@@ -276,7 +276,14 @@ func (s *Session) portGroups(q *query) (scsi.PortGroups, error) {
 			size = want
 			continue
 		}
-		return scsi.ParseReportTPG(in)
+		g, err := scsi.ParseReportTPG(in)
+		if err != nil && extended {
+			// The kernel's target does not count the extended header, and cuts the last
+			// descriptor (target_core_alua.c).
+			extended = false
+			continue
+		}
+		return g, err
 	}
 }
 

@@ -1,6 +1,7 @@
 package iscsi
 
 import (
+	"encoding/binary"
 	"strings"
 	"testing"
 
@@ -102,6 +103,28 @@ func TestIdentifyReadsEverythingPastUnitAttentions(t *testing.T) {
 		if luns, err := s.ReportLUNs(testCtx(t)); err != nil || len(luns) != 2 || luns[1] != 0x412c<<48 {
 			t.Errorf("%s: %v %v", name, luns, err)
 		}
+	}
+}
+
+// The kernel's target does not count the extended header.
+func TestAnExtendedAnswerThatIsCutIsAskedForInThePlainForm(t *testing.T) {
+	f := newFake(t)
+	f.unit(func(scsi.Command) bool { return false })
+	unit, cut := f.handle, 0
+	f.handle = func(c *fakeConn, h *pdu.SCSICommand, data []byte) bool {
+		d, _, ok := scsi.DecodeCDB(h.CDB[:])
+		if !ok || d.Op != scsi.OpMaintenanceIn || !d.Extended {
+			return unit(c, h, data)
+		}
+		b := unitData(d)
+		binary.BigEndian.PutUint32(b, uint32(len(b)-8))
+		c.data(h, b[:len(b)-4])
+		cut++
+		return true
+	}
+	id, err := f.dial(f.config()).Identify(testCtx(t), 1<<48)
+	if err != nil || len(id.Groups.Groups) != 1 || id.Groups.Groups[0].ID != 2 || cut == 0 {
+		t.Errorf("%v, groups %+v, cut %d times", err, id, cut)
 	}
 }
 
