@@ -104,6 +104,7 @@ func (x *Exporter) discard(e *configfs.Edit, p configfs.Path, on bool) {
 // target makes target, portal group, portals and LUN.
 func (x *Exporter) target(e *configfs.Edit, identity string) {
 	g := groupPath(identity)
+	e.Dir(targetPath(identity).Parent()) // the kernel's iSCSI target is there when somebody asks for it
 	e.Dir(targetPath(identity))
 	e.Dir(g)
 	// Nobody gets in, or sees that there is a target, without a list of his own.
@@ -142,7 +143,11 @@ func (x *Exporter) admit(e *configfs.Edit, identity string, a *export.Access) {
 	}
 	e.Attr(p.Add("attrib", "authentication"), configfs.Bit(c.Secret != ""))
 	m := p.Add(lunName)
-	e.Dir(m)
+	if !e.Dir(m) && e.Get(m.Add("write_protect")) == "" {
+		// The link is still there, but the LUN it is to was taken away and came back:
+		// the kernel has forgotten the one behind the link.
+		e.Unlink(m.Add(lunName))
+	}
 	e.Link(lunPath(identity), m.Add(lunName))
 	e.Attr(m.Add("write_protect"), configfs.Bit(a.ReadOnly))
 }

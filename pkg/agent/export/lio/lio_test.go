@@ -33,6 +33,10 @@ func subject(t *testing.T) *configfstest.Subject {
 		t.Fatal(err)
 	}
 	s.Exporter = x
+	// It stays, once it was made.
+	if err := s.Tree.Mkdir(t.Context(), "iscsi"); err != nil {
+		t.Fatal(err)
+	}
 	return s
 }
 

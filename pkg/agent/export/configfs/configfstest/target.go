@@ -9,11 +9,18 @@ import (
 // NewTarget is an empty /sys/kernel/config/target, with what the kernel's iSCSI
 // target adds to it.
 func NewTarget() *Tree {
-	return newTree(&kind{groups: map[string]*kind{
-		"core":  {child: &kind{child: device, attrs: map[string]string{"hba_info": "", "hba_mode": ""}}},
-		"iscsi": {child: target, attrs: map[string]string{"lio_version": ""}},
+	return newTree(&kind{child: fabric, groups: map[string]*kind{
+		"core": {child: &kind{child: device, attrs: map[string]string{"hba_info": "", "hba_mode": ""}}},
 	}})
 }
+
+// fabric is what mkdir iscsi makes, once the module is there.
+var fabric = &kind{child: target, attrs: map[string]string{"lio_version": ""}, made: func(n *node) error {
+	if n.name != "iscsi" {
+		return syscall.EINVAL
+	}
+	return nil
+}}
 
 // device is a backstore.
 var device = &kind{
@@ -84,6 +91,15 @@ var lun = &kind{
 		}
 		return nil
 	},
+	// With the device go those who were let at it; their links stay.
+	unlink: func(_ *Tree, at, _ *node) error {
+		for _, a := range at.parent.parent.dirs["acls"].dirs {
+			if m := a.dirs[at.name]; m != nil {
+				m.attrs["write_protect"] = ""
+			}
+		}
+		return nil
+	},
 }
 
 // acl is what one initiator may do.
@@ -98,7 +114,7 @@ var acl = &kind{
 
 // mappedLUN holds one link to a LUN of the same portal group that has a device.
 var mappedLUN = &kind{
-	attrs: map[string]string{"write_protect": "0"}, links: true,
+	attrs: map[string]string{"write_protect": ""}, links: true,
 	link: func(_ *Tree, at, to *node) error {
 		group := at.parent.parent.parent
 		if to.kind != lun || len(to.links) == 0 || to.parent.parent != group {
@@ -107,10 +123,15 @@ var mappedLUN = &kind{
 		if len(at.links) > 0 {
 			return syscall.EEXIST
 		}
+		at.attrs["write_protect"] = "0"
+		return nil
+	},
+	unlink: func(_ *Tree, at, _ *node) error {
+		at.attrs["write_protect"] = ""
 		return nil
 	},
 	set: func(_ *Tree, n *node, name, value string) error {
-		if name == "write_protect" && (len(n.links) == 0 || !slices.Contains([]string{"0", "1"}, value)) {
+		if name == "write_protect" && (n.attrs[name] == "" || !slices.Contains([]string{"0", "1"}, value)) {
 			return syscall.EINVAL
 		}
 		return nil
