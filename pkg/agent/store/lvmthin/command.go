@@ -3,7 +3,6 @@ package lvmthin
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -131,15 +130,6 @@ func always(cfg Config, udev bool) ([]string, error) {
 		config += " activation{udev_sync=0 udev_rules=0}"
 	}
 	args := []string{"--config", config}
-	switch {
-	case len(cfg.Devices) > 0 && cfg.DevicesFile != "":
-		return nil, errors.New("devices and a devices file: give one of them")
-	case cfg.DevicesFile != "":
-		if !validName(cfg.DevicesFile) {
-			return nil, fmt.Errorf("devices file %q: want the name of a file in /etc/lvm/devices", cfg.DevicesFile)
-		}
-		return append(args, "--devicesfile", cfg.DevicesFile), nil
-	}
 	for _, d := range cfg.Devices {
 		if !strings.HasPrefix(d, "/dev/") || filepath.Clean(d) != d || strings.ContainsAny(d, ", ") {
 			return nil, fmt.Errorf("device %q: want a path below /dev", d)

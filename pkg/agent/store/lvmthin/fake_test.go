@@ -33,6 +33,7 @@ type fake struct {
 	data, metadata, whenFull, zero, health string
 	fail                                   string // the command that fails
 	opened                                 map[string]bool
+	inactive                               bool // the pool
 }
 
 type fakeLV struct {
@@ -126,7 +127,11 @@ func (f *fake) report(opts map[string][]string) ([]byte, error) {
 			rows = append(rows, row)
 		}
 	}
-	add(map[string]string{"lv_name": "pool0", "lv_size": strconv.Itoa(fakePool), "segtype": "thin-pool", "lv_active": "active", "data_percent": f.data,
+	state := "active"
+	if f.inactive {
+		state = ""
+	}
+	add(map[string]string{"lv_name": "pool0", "lv_size": strconv.Itoa(fakePool), "segtype": "thin-pool", "lv_active": state, "data_percent": f.data,
 		"metadata_percent": f.metadata, "lv_when_full": f.whenFull, "zero": f.zero, "lv_health_status": f.health})
 	for _, name := range slices.Sorted(maps.Keys(f.lvs)) {
 		l := f.lvs[name]
@@ -184,6 +189,7 @@ func (f *fake) change(opts map[string][]string, name string) error {
 		if v := opts["--errorwhenfull"]; v != nil {
 			f.whenFull = map[string]string{"y": "error", "n": "queue"}[v[0]]
 		}
+		f.inactive = f.inactive && opts["-ay"] == nil
 		return nil
 	}
 	l := f.lvs[name]

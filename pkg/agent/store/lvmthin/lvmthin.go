@@ -35,11 +35,9 @@ type Config struct {
 	// QueueWhenFull makes writes wait for space (a minute, then they fail) when the
 	// pool is full. Otherwise they fail at once. The pool is set accordingly.
 	QueueWhenFull bool
-	// Devices are the paths of the group's physical volumes, or DevicesFile the
-	// name of a devices file of LVM: then nothing else is scanned. Without them it
-	// is what the machine's configuration says.
-	Devices     []string
-	DevicesFile string
+	// Devices are the paths of the group's physical volumes: then nothing else is
+	// scanned. Without them it is what the machine's configuration says.
+	Devices []string
 	// Marks are the limits of what is promised; zero fields are 85% of the data, 70%
 	// of the metadata and ten bytes for each that there is.
 	Marks store.Marks

@@ -53,11 +53,32 @@ func TestAPoolThatShowsOldBytesIsRefused(t *testing.T) {
 	}
 }
 
+func TestAPoolThatIsNotActiveIsActivated(t *testing.T) {
+	f := newFake(t)
+	f.inactive = true
+	f.open(t, Config{})
+	if f.inactive {
+		t.Error("it is not active")
+	}
+}
+
+func TestWithoutUdevLVMMakesItsNodesItself(t *testing.T) {
+	f := newFake(t)
+	if _, err := open(t.Context(), Config{VolumeGroup: "vg0", ThinPool: "pool0"}, f.run, f.dev, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range f.commands {
+		if want := "devices{scan_lvs=0} activation{udev_sync=0 udev_rules=0}"; c[1] != "--config" || c[2] != want {
+			t.Errorf("%v", c)
+		}
+	}
+}
+
 func TestNamesThatAreNoNamesOfLVMAreRefused(t *testing.T) {
 	f := newFake(t)
 	for _, c := range []Config{{VolumeGroup: "-vg", ThinPool: "p"}, {VolumeGroup: "vg", ThinPool: "p/q"}, {VolumeGroup: "", ThinPool: "p"},
 		{VolumeGroup: "vg0", ThinPool: "pool0", Devices: []string{"sda"}}, {VolumeGroup: "vg0", ThinPool: "pool0", Devices: []string{"/dev/a,/dev/b"}},
-		{VolumeGroup: "vg0", ThinPool: "pool0", DevicesFile: "../x"}, {VolumeGroup: "vg0", ThinPool: "pool0", DevicesFile: "x", Devices: []string{"/dev/a"}}} {
+		{VolumeGroup: "vg0", ThinPool: strings.Repeat("p", maxPool+1)}, {VolumeGroup: "vg0", ThinPool: "pool0", Marks: store.Marks{Data: 2}}} {
 		if _, err := open(t.Context(), c, f.run, f.dev, true); err == nil {
 			t.Errorf("%+v was opened", c)
 		}
