@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -173,6 +174,27 @@ func (x *fake) Sessions(context.Context) ([]export.Session, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return slices.Clone(x.sessions), nil
+}
+
+// refusing has Ensure return err, nil: do its work.
+func (x *fake) refusing(err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.refuse = err
+}
+
+// serving is what is served, by identity.
+func (x *fake) serving() map[string]export.Export {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return maps.Clone(x.served)
+}
+
+// forget serves nothing any more, as after a reboot.
+func (x *fake) forget() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	clear(x.served)
 }
 
 // connect sets who is connected.

@@ -46,10 +46,10 @@ func TestASecretSurvivesARestart(t *testing.T) {
 	p := to(v.ID, "n")
 	p.Auth.CHAP = backend.CHAP{User: "u", Secret: "0123456789abcdef"}
 	r.publish(p)
-	before := r.iscsi.served[v.Identity]
-	r.iscsi.served = newFake(backend.ISCSI).served // as after a reboot
+	before := r.iscsi.serving()[v.Identity]
+	r.iscsi.forget()
 	r.reopen()
-	after := r.iscsi.served[v.Identity]
+	after := r.iscsi.serving()[v.Identity]
 	if len(after.Access) != 1 || after.Access[0] != before.Access[0] || after.Size != before.Size || after.Backing != before.Backing {
 		t.Error("what is served after the restart is not what was served before")
 	}
@@ -147,8 +147,8 @@ func TestAPublicationThatCannotBeWrittenDownIsNotServed(t *testing.T) {
 	if _, err := r.b.Publish(t.Context(), to(v.ID, "n")); err == nil {
 		t.Error("it was published")
 	}
-	if len(r.iscsi.served) != 0 || len(r.publications()) != 0 {
-		t.Errorf("served: %v, publications: %v", r.iscsi.served, r.publications())
+	if len(r.iscsi.serving()) != 0 || len(r.publications()) != 0 {
+		t.Errorf("served: %v, publications: %v", r.iscsi.serving(), r.publications())
 	}
 	r.k.journal.volumes = dir
 	r.publish(to(v.ID, "n"))
@@ -169,7 +169,7 @@ func TestARecordOfAVolumeThatVanishedIsReportedAndCanBeEnded(t *testing.T) {
 		t.Errorf("a new one in its place: %v", err)
 	}
 	r.unpublish(v.ID, "n")
-	if w := r.create("v"); w.Identity == v.Identity || len(r.iscsi.served) != 0 {
-		t.Errorf("identity %s again, served: %v", w.Identity, r.iscsi.served)
+	if w := r.create("v"); w.Identity == v.Identity || len(r.iscsi.serving()) != 0 {
+		t.Errorf("identity %s again, served: %v", w.Identity, r.iscsi.serving())
 	}
 }

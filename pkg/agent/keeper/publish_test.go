@@ -104,8 +104,8 @@ func TestARevocationGoesOnAfterARestart(t *testing.T) {
 	}
 	release()
 	r.reopen()
-	if p := r.publications(); len(p) != 0 || len(r.iscsi.served) != 0 {
-		t.Errorf("left: %+v, %v", p, r.iscsi.served)
+	if p := r.publications(); len(p) != 0 || len(r.iscsi.serving()) != 0 {
+		t.Errorf("left: %+v, %v", p, r.iscsi.serving())
 	}
 }
 
@@ -140,7 +140,7 @@ func TestEpochsWithoutRandomnessAreFound(t *testing.T) {
 func TestAPublicationIsWrittenDownBeforeAnythingIsServed(t *testing.T) {
 	r := newRig(t, true)
 	v := r.create("v")
-	r.iscsi.refuse = errors.New("no")
+	r.iscsi.refusing(errors.New("no"))
 	if _, err := r.b.Publish(t.Context(), to(v.ID, "n")); err == nil {
 		t.Fatal("it was published")
 	}
@@ -148,7 +148,7 @@ func TestAPublicationIsWrittenDownBeforeAnythingIsServed(t *testing.T) {
 	if len(first) != 1 {
 		t.Fatalf("written down: %+v", first)
 	}
-	r.iscsi.refuse = nil
+	r.iscsi.refusing(nil)
 	if c := r.publish(to(v.ID, "n")); c.Epoch != first[0].Epoch {
 		t.Errorf("the retry has epoch %s, the first %s", c.Epoch, first[0].Epoch)
 	}
@@ -158,11 +158,11 @@ func TestWhatNoExporterCanServeIsTakenBack(t *testing.T) {
 	r := newRig(t, true)
 	v := r.create("v")
 	r.publish(shared(v.ID, "other"))
-	r.iscsi.refuse = backend.ErrInvalid
+	r.iscsi.refusing(backend.ErrInvalid)
 	if _, err := r.b.Publish(t.Context(), shared(v.ID, "n")); !errors.Is(err, backend.ErrInvalid) {
 		t.Fatalf("got %v", err)
 	}
-	r.iscsi.refuse = nil
+	r.iscsi.refusing(nil)
 	r.unpublish(v.ID, "other")
 	if p := r.publications(); len(p) > 1 || (len(p) == 1 && !p[0].Revoking) {
 		t.Errorf("left: %+v", p)
@@ -212,8 +212,8 @@ func TestAVolumeHasOneTransportAtATime(t *testing.T) {
 	}
 	r.unpublish(v.ID, "")
 	c := r.publish(p)
-	if c.NSID != export.NSID || c.HostID != c.Epoch || len(r.iscsi.served) != 0 {
-		t.Errorf("got %+v, served over iSCSI: %v", c, r.iscsi.served)
+	if c.NSID != export.NSID || c.HostID != c.Epoch || len(r.iscsi.serving()) != 0 {
+		t.Errorf("got %+v, served over iSCSI: %v", c, r.iscsi.serving())
 	}
 }
 
@@ -276,8 +276,8 @@ func TestUnpublishWithoutAJournalEndsWhatIsServed(t *testing.T) {
 		t.Errorf("orphans: %+v, %v", orphans, err)
 	}
 	r.unpublish(v.ID, "n")
-	if len(r.iscsi.served) != 0 {
-		t.Errorf("still served: %v", r.iscsi.served)
+	if len(r.iscsi.serving()) != 0 {
+		t.Errorf("still served: %v", r.iscsi.serving())
 	}
 }
 

@@ -89,7 +89,7 @@ func TestUnknownAccessInOurOwnExportsIsRemoved(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, h *heard) {
 		v := r.create("v")
 		r.publish(to(v.ID, "n"))
-		e := r.iscsi.served[v.Identity]
+		e := r.iscsi.serving()[v.Identity]
 		e.Access = append(slices.Clone(e.Access), export.Access{Initiator: "iqn.2025-01.x:stranger"})
 		if _, err := r.iscsi.Ensure(t.Context(), e); err != nil {
 			t.Fatal(err)
@@ -106,12 +106,12 @@ func TestWhatFailsIsTriedAgainSoon(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, _ *heard) {
 		v := r.create("v")
 		r.publish(to(v.ID, "n"))
-		r.iscsi.served = newFake(backend.ISCSI).served
-		r.iscsi.refuse = errors.New("the portal's address is not there yet")
+		r.iscsi.forget()
+		r.iscsi.refusing(errors.New("the portal's address is not there yet"))
 		r.reopen()
-		r.iscsi.refuse = nil
+		r.iscsi.refusing(nil)
 		time.Sleep(reconcileSoon + time.Second)
-		if len(r.iscsi.served) != 1 {
+		if len(r.iscsi.serving()) != 1 {
 			t.Error("it is not served")
 		}
 	})
@@ -124,8 +124,8 @@ func TestAnOrphanIsToldOfOnceAndNotRemoved(t *testing.T) {
 		}
 		time.Sleep(3 * reconcileEvery)
 		same(t, h.take(), "OrphanFound")
-		if len(r.iscsi.served) != 1 || r.k.Stats().Orphans[OrphanExport] != 1 {
-			t.Errorf("served: %v, stats %+v", r.iscsi.served, r.k.Stats())
+		if len(r.iscsi.serving()) != 1 || r.k.Stats().Orphans[OrphanExport] != 1 {
+			t.Errorf("served: %v, stats %+v", r.iscsi.serving(), r.k.Stats())
 		}
 	})
 }
