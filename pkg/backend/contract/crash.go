@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
 	"github.com/csi-mpath/csi-mpath/pkg/backend/memory"
@@ -22,8 +23,14 @@ import (
 // server that they are of must not be used any more.
 func Interrupt(t testing.TB, point string, nth int, call func()) (reached bool) {
 	var mu sync.Mutex
-	at, seen, stopped := make(chan struct{}), 0, make(chan struct{})
-	t.Cleanup(func() { close(stopped) })
+	at, seen, stopped, done := make(chan struct{}), 0, make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() {
+		close(stopped)
+		select { // what it put off must not happen to directories that are going
+		case <-done:
+		case <-time.After(stoppedTimeout):
+		}
+	})
 	restore := faultpoint.Set(func(name string) {
 		mu.Lock()
 		hit := name == point
@@ -41,7 +48,6 @@ func Interrupt(t testing.TB, point string, nth int, call func()) (reached bool) 
 		}
 	})
 	defer restore()
-	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		call()
