@@ -40,6 +40,8 @@ var rooms = map[string]room{
 
 	"pkg/attach": {may: []string{"pkg/volume", "pkg/volume/attrs", "pkg/tunable", "pkg/backend", "pkg/secret", "pkg/device", "pkg/datapath", "pkg/nbd",
 		"pkg/nbd/kernel", "pkg/iscsi", "pkg/iscsi/auth", "pkg/nvmetcp", "pkg/nvmetcp/auth", "pkg/scsi", "pkg/durable", "pkg/program"}, never: grpc},
+	// A node for tests: real devices, file systems in memory.
+	"pkg/attach/attachtest": {may: []string{"pkg/attach", "pkg/volume", "pkg/mount", "pkg/mount/mounttest", "pkg/nbd/nbdtest", "pkg/nbd/proto"}},
 	"pkg/supervise": {never: k8s},
 	"pkg/device": {may: []string{"pkg/datapath", "pkg/pathsel", "pkg/iscsi", "pkg/nvmetcp", "pkg/nbd", "pkg/nbd/kernel",
 		"pkg/fuseblk", "pkg/blk", "pkg/scsi", "pkg/nvme", "pkg/iscsi/auth", "pkg/nvmetcp/auth", "pkg/poll", "pkg/durable", "pkg/portal", "pkg/tunable"}, never: grpc},

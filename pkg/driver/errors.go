@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
+	"github.com/csi-mpath/csi-mpath/pkg/volume"
 	"github.com/csi-mpath/csi-mpath/pkg/volume/attrs"
 )
 
@@ -35,6 +36,15 @@ var codeOf = []struct {
 	{backend.ErrUnsupported, codes.Unimplemented},
 	{backend.ErrDenied, codes.PermissionDenied},
 	{backend.ErrUnavailable, codes.Unavailable},
+	{volume.ErrInvalid, codes.InvalidArgument},
+	{volume.ErrNotFound, codes.NotFound},
+	{volume.ErrConflict, codes.AlreadyExists},
+	{volume.ErrBusy, codes.Aborted},
+	{volume.ErrUnsupported, codes.InvalidArgument}, // of a volume's parameters, not of a call
+	{volume.ErrUnavailable, codes.Unavailable},     // may pass
+	{volume.ErrState, codes.FailedPrecondition},    // the message says what first
+	{volume.ErrIdentity, codes.FailedPrecondition}, // until somebody looks
+	{volume.ErrDenied, codes.PermissionDenied},
 }
 
 // typed is the gRPC code of an error that wraps one of the above.

@@ -14,36 +14,65 @@ type Stats struct {
 	Block bool
 	// Usage of the file system; nil if it cannot be asked, and never was.
 	Usage *mount.Stats
-	// Abnormal and Message are the volume's condition.
-	Abnormal bool
-	Message  string
+	Condition
+}
+
+// Condition is how a volume is, from the path table.
+type Condition struct {
+	// Abnormal: less than it should be; Inaccessible: no I/O gets through.
+	Abnormal, Inaccessible bool
+	Message                string
+}
+
+// Condition is Stats without any question to the file system. path may be empty.
+func (n *Node) Condition(volume, path string) (Condition, error) {
+	st, err := n.look(volume, path)
+	if err != nil {
+		return Condition{}, of(volume, "condition", err)
+	}
+	if st.dev == nil {
+		return st.away(), nil
+	}
+	return st.condition(st.dev.Status()), nil
+}
+
+// look finds a volume for who only reads.
+func (n *Node) look(volume, path string) (*state, error) {
+	if err := checkVolume(volume); err != nil {
+		return nil, err
+	}
+	st, err := n.find(volume)
+	if err == nil && (st == nil || path != "" && !st.at(path)) {
+		err = fmt.Errorf("%w: it is not at %s", ErrNotFound, clip(path))
+	}
+	return st, err
+}
+
+// away is the condition of a volume that was served before.
+func (st *state) away() Condition {
+	c := Condition{Abnormal: true, Inaccessible: true, Message: "it is being brought back"}
+	if st.problem != nil {
+		c.Message = st.problem.Error()
+	}
+	return c
 }
 
 // Stats reads a volume's numbers, and its condition from the path table. While no
 // path works, no system call goes near the data: the usage is what it was last.
 func (n *Node) Stats(ctx context.Context, volume, path string) (Stats, error) {
-	if err := checkVolume(volume); err != nil {
-		return Stats{}, err
-	}
-	st, err := n.find(volume)
-	if err == nil && (st == nil || !st.at(path)) {
-		err = fmt.Errorf("%w: it is not at %s", ErrNotFound, clip(path))
-	}
+	st, err := n.look(volume, path)
 	if err != nil {
 		return Stats{}, of(volume, "stats", err)
 	}
-	out := Stats{Block: st.rec.Use.Block}
+	out := Stats{Block: st.rec.Use.Block, Usage: st.usage}
 	if st.dev == nil {
-		out.Abnormal, out.Usage, out.Message = true, st.usage, "it is being brought back"
-		if st.problem != nil {
-			out.Message = st.problem.Error()
-		}
+		out.Condition = st.away()
 		return out, nil
 	}
 	s := st.dev.Status()
 	out.Size = s.Size
-	out.Abnormal, out.Message = st.condition(s)
-	if out.Usage = st.usage; out.Block || s.Usable == 0 || st.rec.Revoked != "" {
+	out.Condition = st.condition(s)
+	if out.Block || out.Inaccessible {
 		return out, nil
 	}
 	if !n.ask(volume) {
@@ -96,12 +125,12 @@ func (n *Node) remember(volume string, rec *record, u *mount.Stats) {
 }
 
 // condition is what is wrong with a volume, in one line.
-func (st *state) condition(s Status) (abnormal bool, message string) {
+func (st *state) condition(s Status) Condition {
 	switch {
 	case st.rec.Revoked != "":
-		return true, st.rec.Revoked
+		return Condition{true, true, st.rec.Revoked}
 	case s.Usable == 0:
-		return true, fmt.Sprintf("none of %s; %d requests wait", describePaths(s), s.Held)
+		return Condition{true, true, fmt.Sprintf("none of %s; %d requests wait", describePaths(s), s.Held)}
 	}
 	down := 0
 	for _, p := range s.Paths {
@@ -110,10 +139,10 @@ func (st *state) condition(s Status) (abnormal bool, message string) {
 		}
 	}
 	if down > 0 {
-		return true, fmt.Sprintf("%d of %d paths work: %s", len(s.Paths)-down, len(s.Paths), describePaths(s))
+		return Condition{true, false, fmt.Sprintf("%d of %d paths work: %s", len(s.Paths)-down, len(s.Paths), describeDown(s))}
 	}
 	if s.InDoubt > 0 {
-		return false, fmt.Sprintf("%d paths work; %d writes of a lost one are being settled", len(s.Paths), s.InDoubt)
+		return Condition{Message: fmt.Sprintf("%d paths work; %d writes of a lost one are being settled", len(s.Paths), s.InDoubt)}
 	}
-	return false, fmt.Sprintf("%d paths work", len(s.Paths))
+	return Condition{Message: fmt.Sprintf("%d paths work", len(s.Paths))}
 }

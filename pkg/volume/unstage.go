@@ -192,14 +192,23 @@ func (n *Node) because(st *state, doing string, err error) error {
 	return fmt.Errorf("%w: none of %s: %w", ErrUnavailable, describePaths(s), err)
 }
 
+// describePaths is "2 paths works; 10.0.0.1:3260 is down (why); ...", after "none
+// of"; describeDown what follows, of those that are down.
 func describePaths(s Status) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d paths works", len(s.Paths))
+	return fmt.Sprintf("%d paths works; %s", len(s.Paths), describeDown(s))
+}
+
+func describeDown(s Status) string {
+	var down []string
 	for _, p := range s.Paths {
-		fmt.Fprintf(&b, "; %s is %s", p.Portal, p.State)
-		if p.Cause != "" {
-			fmt.Fprintf(&b, " (%s)", p.Cause)
+		if p.Up {
+			continue
 		}
+		text := p.Portal + " is " + p.State
+		if p.Cause != "" {
+			text += " (" + p.Cause + ")"
+		}
+		down = append(down, text)
 	}
-	return b.String()
+	return strings.Join(down, "; ")
 }

@@ -1,0 +1,160 @@
+// Package whole is the whole driver in one process, for tests: both halves on a
+// socket, over a storage host whose files are served by the embedded target, and a
+// node whose file systems in memory do their I/O over NBD.
+package whole
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+	"google.golang.org/grpc"
+	"k8s.io/klog/v2"
+
+	"github.com/csi-mpath/csi-mpath/pkg/agent/export"
+	"github.com/csi-mpath/csi-mpath/pkg/agent/export/embedded"
+	"github.com/csi-mpath/csi-mpath/pkg/agent/keeper"
+	"github.com/csi-mpath/csi-mpath/pkg/agent/store/memory"
+	"github.com/csi-mpath/csi-mpath/pkg/attach/attachtest"
+	"github.com/csi-mpath/csi-mpath/pkg/backend"
+	"github.com/csi-mpath/csi-mpath/pkg/driver"
+	"github.com/csi-mpath/csi-mpath/pkg/volume"
+)
+
+// east is the one backend.
+var east = driver.BackendConfig{Name: "east", Agent: &driver.AgentConfig{Address: "east.example:7443", CA: "/ca", Certificate: "/crt", Key: "/key"}}
+
+// ids are in the form of this driver, of things that are not there.
+type ids struct{ sanity.DefaultIDGenerator }
+
+// GenerateUniqueValidVolumeID names a volume that is not there.
+func (ids) GenerateUniqueValidVolumeID() string {
+	return "1.east.fast." + backend.ObjectName(backend.VolumeObject, "nobody", fmt.Sprint(rand.Uint64()))
+}
+
+// shortDir is for sockets, whose paths must be short.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "csi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// storageHost is an agent's keeper in this process, whose volumes are files, served
+// over two portals of each transport.
+func storageHost(t *testing.T) *keeper.Keeper {
+	t.Helper()
+	dir := shortDir(t)
+	files := memory.New(memory.Config{Dir: dir, Snapshots: true}) // a directory would want reflinks for them
+	var exports []export.Exporter
+	for _, transport := range []backend.Transport{backend.ISCSI, backend.NVMe} {
+		e, err := embedded.New(embedded.Config{Transport: transport, Portals: []embedded.Portal{
+			{Listen: "127.0.0.1:0", Group: 1}, {Listen: "127.0.0.1:0", Group: 1}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = e.Close() })
+		exports = append(exports, e)
+	}
+	k, err := keeper.Open(t.Context(), keeper.Config{State: filepath.Join(dir, "state"), Pools: []keeper.Pool{{Name: "fast", Store: files, Exports: exports}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = k.Close() })
+	return k
+}
+
+// Driver is both halves.
+type Driver struct {
+	*driver.Controller
+	Node    *driver.Node
+	Machine *attachtest.Node
+	Dir     string
+}
+
+// New makes one that ends with the test.
+func New(t *testing.T) *Driver {
+	t.Helper()
+	host := storageHost(t)
+	b, err := driver.NewBackends(driver.Config{Cluster: "c1b5e0f2", Backends: []driver.BackendConfig{east}},
+		func(driver.BackendConfig) (backend.Backend, error) { return host.For("tenant"), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	w := &Driver{Controller: &driver.Controller{Backends: b}, Dir: shortDir(t)}
+	w.HasNode = func(_ context.Context, node string) (bool, error) { return node == "node-1", nil }
+	if w.Machine, err = attachtest.New(w.Dir); err != nil {
+		t.Fatal(err)
+	}
+	volumes, err := volume.Open(volume.Config{State: filepath.Join(w.Dir, "v"), Boot: "boot", Devices: w.Machine, Mounts: w.Machine.Host})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = volumes.Close(context.Background()) })
+	w.Node = &driver.Node{ID: "node-1", Volumes: volumes, Limit: 128}
+	return w
+}
+
+// Serve runs the driver on a socket until the test ends.
+func (w *Driver) Serve(t *testing.T) (socket string) {
+	t.Helper()
+	socket = filepath.Join(w.Dir, "csi")
+	l, err := driver.Listen("unix://" + socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- driver.Serve(ctx, l, func(s *grpc.Server) {
+			csi.RegisterIdentityServer(s, &driver.Identity{Version: "1", Backends: w.Backends})
+			csi.RegisterControllerServer(s, w.Controller)
+			csi.RegisterNodeServer(s, w.Node)
+		}, nil)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return socket
+}
+
+// Sanity runs all of csi-sanity over one transport.
+func Sanity(t *testing.T, transport backend.Transport) {
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
+	w := New(t)
+	socket := w.Serve(t)
+	config := sanity.NewTestConfig()
+	config.Address, config.IDGen, config.IdempotentCount = "unix://"+socket, ids{}, 2
+	config.TargetPath, config.StagingPath = filepath.Join(w.Dir, "t"), filepath.Join(w.Dir, "g")
+	config.TestVolumeSize, config.TestVolumeExpandSize = 64<<20, 128<<20
+	config.TestVolumeParameters = map[string]string{"backend": "east", "pool": "fast", "transport": string(transport)}
+	config.TestVolumeMutableParameters = map[string]string{"mergeDeadline": "auto"}
+	sanity.GinkgoTest(&config)
+	suite, reporter := ginkgo.GinkgoConfiguration()
+	reporter.NoColor = true
+	gomega.RegisterFailHandler(ginkgo.Fail)
+	if !ginkgo.RunSpecs(t, "the driver over "+string(transport), suite, reporter) {
+		t.Error("csi-sanity found something wrong")
+	}
+	if n := w.Machine.Devices(); n > 0 {
+		t.Errorf("%d block devices are left", n)
+	}
+	if left := w.Node.Volumes.Volumes(); len(left) > 0 {
+		t.Errorf("volumes %v are left", left)
+	}
+}
