@@ -45,18 +45,19 @@ func (d *Disk) dial(ctx context.Context) error {
 func (d *Disk) do(call func(*Path) error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	done := make(chan error, 1)
-	go func(p *Path) { done <- call(p) }(d.path)
+	type outcome struct{ err error }
+	done := make(chan outcome, 1)
+	go func(p *Path) { done <- outcome{call(p)} }(d.path)
 	select {
 	case <-d.path.Told(): // it takes no commands, and this one may hang
 		d.path.Close()
-		_ = <-done // what it was is not known
-	case err := <-done:
+		<-done
+	case o := <-done:
 		select {
 		case <-d.path.Done():
 		case <-d.path.Told():
 		default:
-			return err
+			return o.err
 		}
 		d.path.Close()
 	}
