@@ -188,6 +188,8 @@ func TestAFullThinPoolFailsWritersAndNobodyElse(t *testing.T) {
 
 func TestAFullThinPoolHoldsWritersWhereThatIsAskedFor(t *testing.T) {
 	kmsg.Watch(t, memoryDisk, fullPool)
+	// The kernel ends the wait after a minute, which an emulated machine needs.
+	rig.Sh(t, "echo 600 >/sys/module/dm_thin_pool/parameters/no_space_timeout")
 	f := newFilling(t, backend.ISCSI, true)
 	type result struct {
 		failed int64
