@@ -141,11 +141,9 @@ func TestAFullDirectoryLeavesNothingBehind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer func() { s.Close() }()
 	u, err := s.Usage(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	before := files(t, dir)
 	spec := store.Spec{Name: "v-1", Size: u.Available, Labels: storetest.Labels(1)}
 	for ; ; spec.Size -= mib { // the file system wants some for itself
@@ -169,5 +167,20 @@ func TestAFullDirectoryLeavesNothingBehind(t *testing.T) {
 		if o, e := s.Object(t.Context(), "v-1"); !isNoSpace(err) || e != nil || o.Size != spec.Size {
 			t.Fatalf("%v; the object: %+v, %v", err, o, e)
 		}
+	}
+	// What is left is taken by somebody else. The agent starts all the same.
+	rig.Sh(t, "dd if=/dev/zero of="+filepath.Dir(dir)+"/others bs=64k 2>/dev/null || true; sync")
+	rig.Must(t, s.Close())
+	if s, err = directory.Open(directory.Config{Path: dir, Preallocate: true}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Activate(t.Context(), "v-1")
+	rig.Must(t, err)
+	if u, err := s.Usage(t.Context()); err != nil || !u.Full {
+		t.Errorf("%+v, %v", u, err)
+	}
+	rig.Must(t, s.Delete(t.Context(), "v-1"))
+	if left := files(t, dir); !slices.Equal(left, before) {
+		t.Errorf("left: %v", left)
 	}
 }

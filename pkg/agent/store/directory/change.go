@@ -58,7 +58,7 @@ func (s *Store) plan(spec store.Spec) (*record, error) {
 	var least int64
 	if spec.Source != "" {
 		if !s.features.Snapshots {
-			return nil, fmt.Errorf("%w: the file system of %s has no reflinks (FICLONE), so no snapshots and clones: XFS and btrfs have", backend.ErrUnsupported, s.dir)
+			return nil, noReflinks(s.dir)
 		}
 		src, err := s.ready(spec.Source)
 		if err != nil {
@@ -143,7 +143,16 @@ func (s *Store) copyFrom(f *os.File, source string) error {
 		return err
 	}
 	defer func() { _ = src.Close() }()
-	return s.clone(f, src)
+	if err := s.clone(f, src); errors.Is(err, unix.EOPNOTSUPP) {
+		return noReflinks(s.dir)
+	} else if err != nil {
+		return fmt.Errorf("a reflink of %s: %w", path, err)
+	}
+	return nil
+}
+
+func noReflinks(dir string) error {
+	return fmt.Errorf("%w: the file system of %s has no reflinks (FICLONE), so no snapshots and clones: XFS and btrfs have", backend.ErrUnsupported, dir)
 }
 
 // grow makes f size bytes long, durably; it is never made shorter. When the space
@@ -220,7 +229,9 @@ func (s *Store) Delete(_ context.Context, name string) error {
 	}
 	if r.Phase == store.Ready {
 		r.Phase = store.Deleting
-		if err := s.write(r); err != nil {
+		// A full disk has no room for the mark, and must be emptied all the same. A
+		// crash would leave a record without a file then: damage, which Delete ends.
+		if err := s.write(r); err != nil && !errors.Is(err, backend.ErrNoSpace) {
 			return err
 		}
 	}

@@ -195,6 +195,27 @@ func TestAFullDiskLeavesNothingBehind(t *testing.T) {
 	}
 }
 
+func TestAFullDiskDoesNotKeepItsVolumesFromBeingServed(t *testing.T) {
+	answer := error(nil)
+	s := opened(t, func(_, _ *os.File) error { return answer })
+	made(t, s, "v-1")
+	s.Close()
+	answer = unix.ENOSPC
+	again, err := open(Config{Path: s.dir, Marks: roomy}, s.clone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if _, err := again.Activate(t.Context(), "v-1"); err != nil || !again.Features().Snapshots {
+		t.Errorf("%v, %+v", err, again.Features())
+	}
+	answer = unix.EOPNOTSUPP // as it turns out
+	_, err = again.Create(t.Context(), store.Spec{Name: "s-1", Source: "v-1", Labels: storetest.Labels(2)})
+	if !errors.Is(err, backend.ErrUnsupported) || len(leftovers(t, s.dir)) != 2 {
+		t.Errorf("%v; left: %v", err, leftovers(t, s.dir))
+	}
+}
+
 func TestAnExpansionThatFailsIsNotCounted(t *testing.T) {
 	s := opened(t, none)
 	made(t, s, "v-1")

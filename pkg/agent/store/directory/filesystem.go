@@ -35,27 +35,31 @@ func uninterrupted(f func() error) error {
 }
 
 // probe reports whether the file system can clone, and fails if it cannot take
-// space where that is asked for.
+// space where that is asked for. Empty files tell: a full disk must not keep an
+// agent from serving what is there. One that is too full for that is taken to
+// have reflinks; a copy that cannot be made says so then.
 func (s *Store) probe() (cloning bool, err error) {
 	var two [2]*os.File
 	for i := range two {
 		f, err := os.CreateTemp(s.dir, ".tmp-probe-*") // what durable.Sweep removes
+		if errors.Is(space(err), backend.ErrNoSpace) {
+			return true, nil
+		}
 		if err != nil {
 			return false, err
 		}
 		defer func() { _ = errors.Join(f.Close(), os.Remove(f.Name())) }()
 		two[i] = f
 	}
-	const some = 64 << 10
+	err = s.clone(two[1], two[0])
+	cloning = err == nil || errors.Is(space(err), backend.ErrNoSpace)
 	if s.prealloc {
-		if err := fallocate(two[1], 0, some); err != nil {
-			return false, fmt.Errorf("the file system cannot take space beforehand (%w): switch that off", space(err))
+		err = space(fallocate(two[1], 0, step))
+		if err != nil && !errors.Is(err, backend.ErrNoSpace) {
+			return false, fmt.Errorf("the file system cannot take space beforehand (%w): switch that off", err)
 		}
 	}
-	if _, err := two[0].Write(make([]byte, some)); err != nil {
-		return false, space(err)
-	}
-	return s.clone(two[1], two[0]) == nil, nil
+	return cloning, nil
 }
 
 // idle fails with backend.ErrInUse while somebody has an object's file open for
