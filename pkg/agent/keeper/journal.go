@@ -208,6 +208,9 @@ func (j *journal) save(r record) error {
 	if err != nil {
 		return err
 	}
+	if len(b) > maxFile { // it could not be read again
+		return fmt.Errorf("%w: the record of volume %s would have %d bytes, at most %d", backend.ErrNoSpace, r.volume, len(b), maxFile)
+	}
 	return durable.Write(path, b)
 }
 

@@ -6,7 +6,7 @@ import "time"
 const (
 	// maxFile bounds a file of the journal, bytes: maxPublications of them with
 	// all names and secrets at their longest.
-	maxFile = 1 << 20
+	maxFile = 4 << 20
 	// maxPublications bounds the nodes that have one volume.
 	maxPublications = 256
 

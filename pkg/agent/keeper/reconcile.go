@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,7 +65,7 @@ func (k *Keeper) restoreSome(ctx context.Context, some []record, inv inventory) 
 // reconcileLoop repairs what differs from the journal, every minute, and soon
 // when something failed.
 func (k *Keeper) reconcileLoop(ctx context.Context, failed int) {
-	said := map[backend.ID]string{} // what failed last time: it is logged once
+	said := map[backend.ID]string{}
 	for {
 		pause := reconcileEvery
 		if failed > 0 {
@@ -94,7 +95,8 @@ func sleep(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// reconcile settles every volume that nobody works on.
+// reconcile settles every volume that nobody works on. said is what failed in the
+// pass before, and becomes what failed in this one: the same is logged once.
 func (k *Keeper) reconcile(ctx context.Context, said map[backend.ID]string) (failed int) {
 	k.locks.note() // from now on, the inventory may be older than an object
 	inv, err := k.inventory(ctx)
@@ -102,21 +104,23 @@ func (k *Keeper) reconcile(ctx context.Context, said map[backend.ID]string) (fai
 		k.log.Warn("some volumes cannot be read", "error", err)
 	}
 	var mu sync.Mutex
-	each(reconcileWorkers, k.journal.all(), func(r record) {
+	now := map[backend.ID]string{}
+	whole, revoking := k.journal.byRevocation() // who drains keeps nobody waiting
+	each(reconcileWorkers, append(whole, revoking...), func(r record) {
 		err := k.reconcileOne(ctx, r, inv)
-		mu.Lock()
-		defer mu.Unlock()
 		if err == nil || ctx.Err() != nil {
-			delete(said, r.volume)
 			return
 		}
-		failed++
-		if text := err.Error(); said[r.volume] != text {
-			said[r.volume] = text
+		mu.Lock()
+		defer mu.Unlock()
+		now[r.volume] = err.Error()
+		if said[r.volume] != now[r.volume] {
 			k.log.Error("volume not as it should be", "volume", r.volume.String(), "error", err)
 		}
 	})
-	return failed
+	clear(said)
+	maps.Copy(said, now)
+	return len(now)
 }
 
 func (k *Keeper) reconcileOne(ctx context.Context, r record, inv inventory) error {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
+	"github.com/csi-mpath/csi-mpath/pkg/secret"
 )
 
 var someID = backend.ID{Pool: "p", Object: "v-abc"}
@@ -122,9 +123,9 @@ func TestTheLargestRecordFitsItsLimit(t *testing.T) {
 	r := record{volume: backend.ID{Pool: strings.Repeat("p", backend.MaxPool), Object: strings.Repeat("v", backend.MaxObject)},
 		tenant: strings.Repeat("t", backend.MaxObject), identity: nobody}
 	for i := range maxPublications {
-		text := strings.Repeat("s", backend.MaxSecret)
+		text := strings.Repeat("<", backend.MaxSecret) // six bytes each in JSON
 		r.pubs = append(r.pubs, publication{node: fmt.Sprintf("%0*d", backend.MaxNode, i), base: "iqn." + strings.Repeat("x", backend.MaxInitiator-4), epoch: nobody, transport: backend.ISCSI,
-			readOnly: true, shared: true, revoking: true, auth: backend.Auth{CHAP: backend.CHAP{User: text, Secret: "s", MutualUser: text, MutualSecret: "s"}}})
+			readOnly: true, shared: true, revoking: true, auth: backend.Auth{CHAP: backend.CHAP{User: text, Secret: secret.Text(text), MutualUser: text, MutualSecret: secret.Text(text)}}})
 	}
 	b, err := r.encode()
 	if err != nil || len(b) > maxFile {
