@@ -137,3 +137,13 @@ func is(t *testing.T, err error, want codes.Code, what string) string {
 	}
 	return status.Convert(err).Message()
 }
+
+// validate asks whether a volume can be used.
+func validate(t *testing.T, c *Controller, id string) error {
+	t.Helper()
+	_, err := c.ValidateVolumeCapabilities(t.Context(), &csi.ValidateVolumeCapabilitiesRequest{VolumeId: id, VolumeCapabilities: []*csi.VolumeCapability{mounted(rwo)}})
+	return err
+}
+
+// nobody is a cluster without nodes.
+func nobody(context.Context, string) (bool, error) { return false, nil }
