@@ -34,7 +34,7 @@ var rooms = map[string]room{
 	"pkg/mount/mounttest": {may: []string{"pkg/mount", "pkg/program", "pkg/faultpoint"}},
 	"pkg/program":         {never: k8s},
 	"pkg/volume":          {may: []string{"pkg/mount", "pkg/blk", "pkg/volume/attrs", "pkg/tunable", "pkg/backend", "pkg/secret", "pkg/faultpoint", "pkg/durable"}, never: grpc},
-	"pkg/volume/attrs":    {may: []string{"pkg/backend", "pkg/tunable", "pkg/portal"}, never: []string{"os", "syscall", "golang.org/x/sys/", "k8s.io/"}},
+	"pkg/volume/attrs":    {may: []string{"pkg/backend", "pkg/tunable", "pkg/portal", "pkg/secret"}, never: []string{"os", "syscall", "golang.org/x/sys/", "k8s.io/"}},
 	"pkg/tunable":         {may: []string{"pkg/pathsel"}, never: pure},
 	"pkg/portal":          {never: []string{"os", "syscall", "golang.org/x/sys/", "k8s.io/"}},
 
@@ -42,7 +42,7 @@ var rooms = map[string]room{
 		"pkg/nbd/kernel", "pkg/iscsi", "pkg/iscsi/auth", "pkg/nvmetcp", "pkg/nvmetcp/auth", "pkg/scsi", "pkg/durable", "pkg/program"}, never: grpc},
 	// A node for tests: real devices, file systems in memory.
 	"pkg/attach/attachtest": {may: []string{"pkg/attach", "pkg/volume", "pkg/mount", "pkg/mount/mounttest", "pkg/nbd/nbdtest", "pkg/nbd/proto"}},
-	"pkg/supervise": {never: k8s},
+	"pkg/supervise":         {never: k8s},
 	"pkg/device": {may: []string{"pkg/datapath", "pkg/pathsel", "pkg/iscsi", "pkg/nvmetcp", "pkg/nbd", "pkg/nbd/kernel",
 		"pkg/fuseblk", "pkg/blk", "pkg/scsi", "pkg/nvme", "pkg/iscsi/auth", "pkg/nvmetcp/auth", "pkg/poll", "pkg/durable", "pkg/portal", "pkg/tunable"}, never: grpc},
 	"pkg/nbd":        {may: []string{"pkg/blk", "pkg/bufpool", "pkg/mpsc", "pkg/poll", "pkg/nbd/proto"}},
