@@ -126,9 +126,9 @@ VM_MODS := nbd:nbds_max=16,ext4,xfs
 VM_RUN  := $(BIN)/vmrun -k $(KERNEL) -m 2048 -mods $(VM_MODS) -logdir $(OUT)/vm
 
 # One of each kind: the machine itself, the kernel's client, kills under load,
-# the stale-write story across a restart, dm-multipath over our target, and
-# NVMe/TCP in both directions.
-VM_SMOKE := TestWeAreRoot|TestTheKernelIsThe|TestTheNbdModule|TestADeviceIsSetUp|TestWhatADeadServerHeld|TestAWrongBackend|TestAKilledWorkerLosesNothing|TestANewerWriteWins|TestMultipathShowsTwoPriorityGroups|TestTwoPortsAreOneDevice
+# the stale-write story across a restart, dm-multipath over our target,
+# NVMe/TCP in both directions, and evictions at the kernel's targets.
+VM_SMOKE := TestWeAreRoot|TestTheKernelIsThe|TestTheNbdModule|TestADeviceIsSetUp|TestWhatADeadServerHeld|TestAWrongBackend|TestAKilledWorkerLosesNothing|TestANewerWriteWins|TestMultipathShowsTwoPriorityGroups|TestTwoPortsAreOneDevice|TestNoWriteOfAnEvictedNodeLands|TestTakingAccessAwayAloneIsNoFence|TestNodesDoNotNoticeThatTheAgentRestarts
 
 .PHONY: vm-smoke
 vm-smoke: ## the part of vm-test that CI runs: three kills under load on each of raw, ext4 and xfs, and the stale-write story

@@ -17,7 +17,7 @@ BENCH_PACKAGES := nbdkit qemu-system-common qemu-block-extra libiscsi-bin iprout
 # make vm-test: QEMU, what the kernel and its file systems need inside, and who
 # connects /dev/nbdN besides us. The kernel comes from linux-image-KERNEL-amd64.
 # What most people reach storage with, for our target: open-iscsi and
-# multipath-tools, nvme-cli.
+# multipath-tools, nvme-cli. dmsetup holds writes back below the agent's exports.
 VM_PACKAGES := qemu-system-x86 xz-utils kmod e2fsprogs xfsprogs fio tgt nbd-client \
-	open-iscsi multipath-tools sg3-utils nvme-cli lvm2 thin-provisioning-tools btrfs-progs
+	open-iscsi multipath-tools sg3-utils nvme-cli dmsetup lvm2 thin-provisioning-tools btrfs-progs
 KERNEL      ?= 6.12

@@ -13,7 +13,7 @@
 // later that none was lost. nbdkernel, product and reclaim are tests of the
 // product's parts and of the whole, initiator is the kernel's own initiator
 // against our target, fabrics is NVMe/TCP between us and the kernel, storage the
-// agent's stores and backends over them. A package
+// agent's stores and backends over them, agent its exports by the kernel's targets. A package
 // of VM tests calls kmsg.Main from its TestMain, and kmsg.Watch at the start of
 // each test.
 package vm

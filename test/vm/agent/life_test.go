@@ -3,7 +3,6 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/agent/export"
 	"github.com/csi-mpath/csi-mpath/pkg/agent/export/configfs/configfstest"
@@ -21,11 +19,6 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
 	"github.com/csi-mpath/csi-mpath/test/vm/rig"
 )
-
-// shortly is less than a held write takes.
-func (s *server) shortly() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), held*time.Millisecond/3)
-}
 
 // forget removes all of ours from the kernel by hand, as a reboot does.
 func (s *server) forget() {
@@ -63,25 +56,11 @@ func TestAfterARebootTheSameIsServed(t *testing.T) {
 	})
 }
 
-// links are the links below our part of the tree.
-func (s *server) links() (all []string) {
-	s.t.Helper()
-	paths, err := tree(s.kind.root)
-	rig.Must(s.t, err)
-	for _, p := range paths {
-		p = filepath.Join(s.kind.root, p)
-		if st, err := os.Lstat(p); err == nil && st.Mode()&os.ModeSymlink != 0 {
-			all = append(all, p)
-		}
-	}
-	return all
-}
-
 func TestALinkThatSomebodyRemovedIsRepaired(t *testing.T) {
 	kinds(t, func(t *testing.T, s *server) {
 		v, a := file(t), s.access(1, 1)
 		s.ensure(v, a)
-		for _, l := range s.links() {
+		for _, l := range links(t) {
 			rig.Must(t, os.Remove(l))
 			if !s.ensure(v, a) {
 				t.Errorf("%s was removed, and no change was told", l)

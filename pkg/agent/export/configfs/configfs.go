@@ -93,7 +93,7 @@ func readAttribute(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	b, err := io.ReadAll(io.LimitReader(f, maxValue+1))
 	return strings.TrimSuffix(string(b), "\n"), err
 }

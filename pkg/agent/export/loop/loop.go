@@ -56,13 +56,13 @@ func (k *Kernel) Attach(ctx context.Context, mark, file string) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	defer back.Close()
+	defer func() { _ = back.Close() }()
 	d, err := find(mark)
 	if err != nil {
 		return "", err
 	}
 	if d != nil {
-		defer d.Close()
+		defer func() { _ = d.Close() }()
 		return d.Name(), over(d, back)
 	}
 	return attach(mark, back)
@@ -89,7 +89,7 @@ func (k *Kernel) with(ctx context.Context, mark string, request uint) error {
 	if err != nil || d == nil {
 		return err
 	}
-	defer d.Close()
+	defer func() { _ = d.Close() }()
 	if err := unix.IoctlSetInt(int(d.Fd()), request, 0); err != nil && !errors.Is(err, unix.ENXIO) {
 		return fmt.Errorf("%s: %w", d.Name(), err)
 	}
@@ -149,7 +149,7 @@ func attach(mark string, back *os.File) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w (is the kernel module loop loaded?)", err)
 	}
-	defer control.Close()
+	defer func() { _ = control.Close() }()
 	for range attempts {
 		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
 		if err != nil {
@@ -168,7 +168,7 @@ func configure(path, mark string, back *os.File) error {
 	if err != nil {
 		return err
 	}
-	defer d.Close()
+	defer func() { _ = d.Close() }()
 	c := unix.LoopConfig{Fd: uint32(back.Fd()), Size: sectorSize}
 	c.Info.Flags = unix.LO_FLAGS_DIRECT_IO
 	copy(c.Info.File_name[:], prefix+mark)
