@@ -92,10 +92,10 @@ func (h *host) publish(tr backend.Transport, name string) (v backend.Volume, c b
 	return v, c
 }
 
-// begin has the load on all portals of a connection.
-func (h *host) begin(l *load, c backend.Connection) {
+// begin has the load on the first n portals of a connection.
+func (h *host) begin(l *load, c backend.Connection, n int) {
 	h.t.Helper()
-	for portal := range c.Portals {
+	for portal := range n {
 		p, err := node.Dial(h.t.Context(), c, portal, backend.Auth{})
 		rig.Must(h.t, err)
 		h.t.Cleanup(p.Close)
@@ -124,8 +124,8 @@ func TestNodesDoNotNoticeThatTheAgentRestarts(t *testing.T) {
 	h, l := startAgent(t), newLoad()
 	v, c := h.publish(backend.ISCSI, "one")
 	w, d := h.publish(backend.NVMe, "two")
-	h.begin(l, c)
-	h.begin(l, d)
+	h.begin(l, c, 2)
+	h.begin(l, d, 2)
 	want := links(t)
 	for _, stop := range []func() error{h.Stop, func() error { h.Kill(); return nil }} {
 		l.moves(t)
@@ -206,14 +206,14 @@ func TestExpandingIsSeenByANodeThatIsConnected(t *testing.T) {
 		v, c := h.publish(tr, string(tr))
 		l := newLoad()
 		if tr == backend.ISCSI { // over NVMe the session is told, and wants to look again first
-			h.begin(l, c)
+			h.begin(l, c, 1)
 		}
 		var w backend.Volume
 		h.ask(func(ctx context.Context) (err error) {
 			w, err = h.ExpandVolume(ctx, v.ID, backend.Size{Required: 32 * mib})
 			return err
 		})
-		p, err := node.Dial(t.Context(), c, 0, backend.Auth{})
+		p, err := node.Dial(t.Context(), c, 1, backend.Auth{})
 		rig.Must(t, err)
 		if p.Size != w.Size || w.Size < 32*mib {
 			t.Errorf("%s: %d bytes, want %d", tr, p.Size, w.Size)
