@@ -1,6 +1,6 @@
 // Package whole is the whole driver in one process, for tests: both halves on a
-// socket, over a storage host whose files are served by the embedded target, and a
-// node whose file systems in memory do their I/O over NBD.
+// socket, over mutual TLS to a storage host's agent, whose files are served by the
+// embedded target, and a node whose file systems in memory do their I/O over NBD.
 package whole
 
 import (
@@ -28,9 +28,6 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/driver"
 	"github.com/csi-mpath/csi-mpath/pkg/volume"
 )
-
-// east is the one backend.
-var east = driver.BackendConfig{Name: "east", Agent: &driver.AgentConfig{Address: "east.example:7443", CA: "/ca", Certificate: "/crt", Key: "/key"}}
 
 // ids are in the form of this driver, of things that are not there.
 type ids struct{ sanity.DefaultIDGenerator }
@@ -86,9 +83,8 @@ type Driver struct {
 // New makes one that ends with the test.
 func New(t *testing.T) *Driver {
 	t.Helper()
-	host := storageHost(t)
-	b, err := driver.NewBackends(driver.Config{Cluster: "c1b5e0f2", Backends: []driver.BackendConfig{east}},
-		func(driver.BackendConfig) (backend.Backend, error) { return host.For("tenant"), nil })
+	east := serveAgent(t, storageHost(t))
+	b, err := driver.NewBackends(driver.Config{Cluster: "c1b5e0f2", Backends: []driver.BackendConfig{east}}, openAgent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +137,7 @@ func Sanity(t *testing.T, transport backend.Transport) {
 	config := sanity.NewTestConfig()
 	config.Address, config.IDGen, config.IdempotentCount = "unix://"+socket, ids{}, 2
 	config.TargetPath, config.StagingPath = filepath.Join(w.Dir, "t"), filepath.Join(w.Dir, "g")
-	config.TestVolumeSize, config.TestVolumeExpandSize = 64<<20, 128<<20
+	config.TestVolumeSize, config.TestVolumeExpandSize = 8<<20, 16<<20
 	config.TestVolumeParameters = map[string]string{"backend": "east", "pool": "fast", "transport": string(transport)}
 	config.TestVolumeMutableParameters = map[string]string{"mergeDeadline": "auto"}
 	sanity.GinkgoTest(&config)
