@@ -28,8 +28,13 @@ type Volume struct {
 	done chan error
 }
 
-// closeTime bounds the end of a Volume.
-const closeTime = time.Minute
+const (
+	// closeTime bounds the end of a Volume.
+	closeTime = time.Minute
+	// keepAlive is short: a controller that was lost with writes on it is fenced by
+	// time, three of these, and Close waits for that.
+	keepAlive = time.Second
+)
 
 // Open stages a volume. While no path is usable its requests are held for up to
 // noPath.
@@ -64,7 +69,7 @@ func protocol(c *backend.Connection, a backend.Auth) (device.Protocol, error) {
 		if err != nil {
 			return nil, err
 		}
-		return device.NVMe{Subsystem: c.Target, NSID: c.NSID, HostNQN: c.Initiator, HostID: host,
+		return device.NVMe{Subsystem: c.Target, NSID: c.NSID, HostNQN: c.Initiator, HostID: host, KeepAlive: keepAlive,
 			Auth: nvmeauth.Credentials{Secret: a.DHCHAP.Host, ControllerSecret: a.DHCHAP.Controller}}, nil
 	}
 	lun, err := scsi.LUNFromNumber(c.LUN)
