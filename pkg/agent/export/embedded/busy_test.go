@@ -12,6 +12,7 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/agent/export"
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
+	"github.com/csi-mpath/csi-mpath/pkg/target/serve"
 	"github.com/csi-mpath/csi-mpath/test/node"
 )
 
@@ -86,42 +87,100 @@ func (r *rig) written(e export.Export) uint64 {
 	return r.x.find(e.Identity).srv.(nvmeServer).Stats().Writes
 }
 
+// queue is more writes than run at a time: some are in the store, which holds
+// them, and some wait for their turn.
+func (r *rig) queue(g *gated, e export.Export, p *node.Path) (outs []<-chan error) {
+	for i := range serve.MaxUnitJobs + 8 {
+		outs = append(outs, p.Begin(&blk.Command{Op: blk.Write, Off: uint64(i) * 4096, Len: 4096, Buf: pattern(4096, byte(i))}))
+	}
+	for r.written(e) < uint64(len(outs)) {
+		runtime.Gosched()
+	}
+	for range serve.MaxUnitJobs {
+		<-g.waiting
+	}
+	return outs
+}
+
 func TestQuiesceWaitsForAllThatWasBegun(t *testing.T) {
 	transports(t, func(t *testing.T, tr backend.Transport) {
-		const n = 45 // more than run at a time: some wait for their turn
 		r := newRig(t, tr)
 		of := r.gate()
 		e, a := r.volume(1, mib), r.access(1, 1)
 		r.ensure(e, a)
 		g := of(e.Identity)
-		var landed atomic.Int64
-		g.landed = func([]byte, uint64) { landed.Add(1) }
 		open := g.shutGate()
 		defer open()
-		p := r.dial(e, a, 0)
-		var outs []<-chan error
-		for i := range n {
-			outs = append(outs, p.Begin(&blk.Command{Op: blk.Write, Off: uint64(i) * 4096, Len: 4096, Buf: pattern(4096, byte(i))}))
+		outs := r.queue(g, e, r.dial(e, a, 0))
+		pause, err := r.x.find(e.Identity).srv.Pause()
+		if err != nil {
+			t.Fatal(err)
 		}
-		for r.written(e) < n { // of which some wait in the store, some for their turn
-			runtime.Gosched()
+		g.pass()
+		for _, o := range outs[:serve.MaxUnitJobs] {
+			if err := <-o; err != nil {
+				t.Error(err)
+			}
 		}
+		select {
+		case <-pause.Still():
+			t.Error("still, with jobs that waited for their turn when it began")
+		default:
+		}
+		pause.Resume()
 		if _, err := r.x.Quiesce(over(), e.Identity); !errors.Is(err, backend.ErrBusy) {
 			t.Errorf("%v", err)
 		}
-		go open()
+		open()
 		resume, err := r.x.Quiesce(within(t), e.Identity)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer resume()
-		if got := landed.Load(); got != n {
-			t.Errorf("quiet with %d of %d writes in the store", got, n)
-		}
-		for _, o := range outs {
+		resume()
+		for _, o := range outs[serve.MaxUnitJobs:] {
 			if err := <-o; err != nil {
 				t.Error(err)
 			}
+		}
+	})
+}
+
+func TestWhatIsEndedWhileItWaitsForItsTurnKeepsNobodyWaiting(t *testing.T) {
+	transports(t, func(t *testing.T, tr backend.Transport) {
+		r := newRig(t, tr)
+		of := r.gate()
+		e, a := r.volume(1, mib), r.access(1, 1)
+		r.ensure(e, a)
+		g := of(e.Identity)
+		open := g.shutGate()
+		defer open()
+		r.queue(g, e, r.dial(e, a, 0))
+		pause, err := r.x.find(e.Identity).srv.Pause()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, over, err := r.x.find(e.Identity).srv.grant(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open()
+		<-over
+		<-pause.Still()
+	})
+}
+
+func TestAWriteOfOneWhoMayOnlyReadNowIsWaitedFor(t *testing.T) {
+	transports(t, func(t *testing.T, tr backend.Transport) {
+		r, e, open := busy(t, tr)
+		a := r.access(1, 1)
+		a.ReadOnly = true
+		e.Access = []export.Access{a}
+		if _, err := r.x.Ensure(over(), e); !errors.Is(err, backend.ErrBusy) {
+			t.Errorf("%v", err)
+		}
+		open()
+		if r.ensure(e, a) {
+			t.Error("the repetition changed something")
 		}
 	})
 }

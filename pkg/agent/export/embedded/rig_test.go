@@ -222,18 +222,23 @@ func (r *rig) gate() func(identity string) *gated {
 	}
 }
 
-// close shuts the gate; open lets what waits go.
+// shutGate shuts the gate; open lets what waits go, and all that comes.
 func (g *gated) shutGate() (open func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	c := make(chan struct{})
-	g.shut = c
-	return sync.OnceFunc(func() {
-		g.mu.Lock()
-		g.shut = nil
-		g.mu.Unlock()
-		close(c)
-	})
+	g.shut = make(chan struct{})
+	return sync.OnceFunc(func() { g.next(nil) })
+}
+
+// pass lets what waits go, and nothing that comes.
+func (g *gated) pass() { g.next(make(chan struct{})) }
+
+func (g *gated) next(shut chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	was := g.shut
+	g.shut = shut
+	close(was)
 }
 
 func (g *gated) WriteAt(p []byte, off uint64) error {
