@@ -67,7 +67,11 @@ func (r *rig) leftServed(all ...export.Exporter) (left []string) {
 }
 
 func TestTheContractOverMemoryAndFakes(t *testing.T) {
-	contract.Run(t, func(t *testing.T) contract.Subject { return newRig(t, true).subject() })
+	contract.Run(t, func(t *testing.T) contract.Subject {
+		s := newRig(t, true).subject()
+		s.Transports = []backend.Transport{backend.ISCSI} // the others go over both
+		return s
+	})
 }
 
 func TestTheContractOverSnapshotsThatNeedAnUnpublishedVolume(t *testing.T) {

@@ -84,6 +84,7 @@ var verbs = map[string]verb{
 		return b.Unpublish(ctx, killID, "a")
 	}},
 	"fence":   {[]string{"create", "publish a"}, func(ctx context.Context, b backend.Backend) error { return b.Fence(ctx, "a") }},
+	"start":   {nil, func(context.Context, backend.Backend) error { return nil }},
 	"unfence": {[]string{"fence"}, func(ctx context.Context, b backend.Backend) error { return b.Unfence(ctx, "a") }},
 }
 
@@ -222,4 +223,26 @@ func TestAnyCallIsUndoneAfterAKillAtAnyOfItsSteps(t *testing.T) {
 		s.reset()
 		return nil
 	})
+}
+
+func TestAStartThatIsKilledIsFinishedByTheNext(t *testing.T) {
+	s := newServer(t)
+	half := func() { // a revocation that is only written down
+		s.reset()
+		s.prepare(verbs["unpublish"])
+		s.close()
+		s.killed("unpublish", "keeper.unpublish.marked:1")
+	}
+	half()
+	steps := faultpoint.Trace(s.open)
+	for _, point := range steps {
+		half()
+		s.killed("start", point)
+		s.open()
+		if got := s.picture(); strings.Contains(got, "has it") || strings.Contains(got, "log in") {
+			t.Fatalf("killed at %s: %s", point, got)
+		}
+	}
+	s.reset()
+	t.Logf("%d kills", 2*len(steps)+1)
 }

@@ -138,6 +138,9 @@ func (s *Store) object(name string) (store.Object, error) {
 	return o, err
 }
 
+// zeroes are what is compared at a time.
+var zeroes [64 << 10]byte
+
 // anythingIn reports whether a file is not all zero.
 func anythingIn(path string) (bool, error) {
 	f, err := os.Open(path) //nolint:gosec // of a checked name
@@ -145,7 +148,7 @@ func anythingIn(path string) (bool, error) {
 		return false, err
 	}
 	defer func() { _ = f.Close() }()
-	buf, zeroes := make([]byte, step), make([]byte, step)
+	buf := make([]byte, len(zeroes))
 	for {
 		n, err := f.Read(buf)
 		if !bytes.Equal(buf[:n], zeroes[:n]) {
