@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -147,3 +148,14 @@ func validate(t *testing.T, c *Controller, id string) error {
 
 // nobody is a cluster without nodes.
 func nobody(context.Context, string) (bool, error) { return false, nil }
+
+// shortDir is for sockets, whose paths must be short.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "csi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}

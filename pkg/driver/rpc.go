@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"k8s.io/klog/v2"
+
+	"github.com/csi-mpath/csi-mpath/pkg/backend"
 )
 
 // Interceptor is what every call goes through: it gets an ID and a deadline, is
@@ -24,7 +26,7 @@ func Interceptor(observe func(method string, c codes.Code, took time.Duration)) 
 		defer cancel()
 		id, began := newRequestID(), time.Now()
 		logger := klog.FromContext(ctx).WithValues("request", id, "method", info.FullMethod)
-		ctx = klog.NewContext(ctx, logger)
+		ctx = backend.WithRequestID(klog.NewContext(ctx, logger), id)
 		answer, err := guarded(ctx, logger, request, handle)
 		c, took := status.Code(err), time.Since(began)
 		if err != nil {

@@ -108,6 +108,19 @@ func TestTheLogHasNoSecrets(t *testing.T) {
 	}
 }
 
+func TestABackendLearnsWhichRequestItWorksFor(t *testing.T) {
+	seen := map[string]bool{}
+	for range 2 {
+		_ = call(t, t.Context(), &csi.ProbeRequest{}, func(ctx context.Context, _ any) (any, error) {
+			seen[backend.RequestID(ctx)] = true
+			return nil, nil
+		})
+	}
+	if len(seen) != 2 || seen[""] {
+		t.Errorf("got %v", seen)
+	}
+}
+
 func TestCallsAreObserved(t *testing.T) {
 	var got []string
 	i := Interceptor(func(method string, c codes.Code, _ time.Duration) { got = append(got, method+" "+c.String()) })

@@ -121,7 +121,7 @@ func (b *badge) OverrideServerName(string) error {
 // verb is a method of the service's client.
 type verb[Q, R any] func(context.Context, *Q, ...grpc.CallOption) (*R, error)
 
-// call makes a call under a name of its own in the agent's audit log.
+// call makes a call under a name in the agent's audit log.
 func call[Q, R any](ctx context.Context, c *Client, v verb[Q, R], q *Q) (*R, error) {
 	r, err := v(named(ctx), q)
 	if err != nil {
@@ -130,8 +130,13 @@ func call[Q, R any](ctx context.Context, c *Client, v verb[Q, R], q *Q) (*R, err
 	return r, nil
 }
 
+// named gives a call the ID of the request that it is part of, or one of its own.
 func named(ctx context.Context) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, agentpb.RequestID, strings.ToLower(rand.Text()))
+	id := backend.RequestID(ctx)
+	if id == "" {
+		id = strings.ToLower(rand.Text())
+	}
+	return metadata.AppendToOutgoingContext(ctx, agentpb.RequestID, id)
 }
 
 // believe is what a reply says, if it makes sense.
