@@ -51,8 +51,8 @@ func rounds() int {
 // story is one eviction.
 type story struct {
 	*server
-	v       export.Export
-	file    string // where writes arrive
+	disk
+	round   int
 	evicted export.Access
 	stays   []export.Access
 
@@ -63,9 +63,14 @@ type story struct {
 	kept    *load         // of the node that stays
 }
 
-func newStory(s *server, shared bool) *story {
-	x := &story{server: s, evicted: s.access(1, 1), kept: newLoad()}
-	x.v, x.file = slow(s.t, held)
+// disk is a volume whose writes are held, and the file in which they arrive.
+type disk struct {
+	v    export.Export
+	file string
+}
+
+func newStory(s *server, d disk, round int, shared bool) *story {
+	x := &story{server: s, disk: d, round: round, evicted: s.access(1, 2*round), kept: newLoad()}
 	if shared {
 		x.stays = []export.Access{s.access(2, 1)}
 	}
@@ -201,9 +206,10 @@ func TestNoWriteOfAnEvictedNodeLands(t *testing.T) {
 				var landed int64
 				var kept uint64
 				var stall time.Duration
-				for range rounds() {
+				d := slow(t, held)
+				for round := range rounds() {
 					t.Run("round", func(t *testing.T) {
-						x := newStory(&server{s.Exporter, t, s.kind}, shared)
+						x := newStory(&server{s.Exporter, t, s.kind}, d, round, shared)
 						took = append(took, x.evict())
 						landed, kept, stall = landed+x.landed.Load(), kept+x.kept.count.Load(), max(stall, time.Duration(x.kept.longest.Load()))
 					})
@@ -239,7 +245,7 @@ func (x *story) evict() time.Duration {
 
 // again: the same node in a new epoch has access, in the old one it has not.
 func (x *story) again() {
-	next := x.access(1, 2)
+	next := x.access(1, 2*x.round+1)
 	x.ensure(x.v, append(x.stays, next)...)
 	x.refused(x.v, x.evicted)
 	p := x.dial(x.v, next, 0)
@@ -259,7 +265,7 @@ func (x *story) revokeOnly() {
 
 func TestTakingAccessAwayAloneIsNoFence(t *testing.T) {
 	kinds(t, func(t *testing.T, s *server) {
-		x := newStory(s, false)
+		x := newStory(s, slow(t, held), 0, false)
 		x.begin()
 		kmsg.Say("access is taken away")
 		x.revokeOnly()
@@ -281,7 +287,7 @@ func TestTakingAccessAwayAloneIsNoFence(t *testing.T) {
 // ends it.
 func TestAnEvictionThatTakesLongerThanItsCallerIsFinishedByTheNext(t *testing.T) {
 	kinds(t, func(t *testing.T, s *server) {
-		x := newStory(s, false)
+		x := newStory(s, slow(t, held), 0, false)
 		x.begin()
 		ctx, cancel := shortly()
 		defer cancel()

@@ -166,12 +166,11 @@ func file(t *testing.T) export.Export {
 		Backing: store.Backing{Path: path}, Size: volumeSize, Cache: true, Discard: true}
 }
 
-// slow is a volume whose writes take delay milliseconds, and the file in which
-// they arrive.
-func slow(t *testing.T, delay int) (v export.Export, path string) {
+// slow is a volume whose writes take delay milliseconds.
+func slow(t *testing.T, delay int) disk {
 	t.Helper()
-	v = file(t)
-	path = v.Backing.Path
+	v := file(t)
+	path := v.Backing.Path
 	name := filepath.Base(path)
 	loop := strings.TrimSpace(rig.Sh(t, "losetup -f --show "+path))
 	t.Cleanup(func() { _, _ = rig.Try("losetup -d " + loop) })
@@ -182,5 +181,5 @@ func slow(t *testing.T, delay int) (v export.Export, path string) {
 		}
 	})
 	v.Backing = store.Backing{Path: "/dev/mapper/" + name, Block: true}
-	return v, path
+	return disk{v, path}
 }

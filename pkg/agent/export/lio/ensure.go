@@ -26,9 +26,10 @@ func (x *Exporter) Ensure(ctx context.Context, v export.Export) (bool, error) {
 	}
 	x.revoke(e, v.Identity, names(v.Access))
 	x.store(e, &v, x.device(e, &v))
-	x.target(e, v.Identity)
+	secrets := slices.ContainsFunc(v.Access, hasSecret)
+	x.target(e, v.Identity, secrets)
 	for i := range v.Access {
-		x.admit(e, v.Identity, &v.Access[i])
+		x.admit(e, v.Identity, &v.Access[i], secrets)
 	}
 	e.Attr(groupPath(v.Identity).Add("enable"), "1")
 	return e.Result()
@@ -101,14 +102,17 @@ func (x *Exporter) discard(e *configfs.Edit, p configfs.Path, on bool) {
 	}
 }
 
-// target makes target, portal group, portals and LUN.
-func (x *Exporter) target(e *configfs.Edit, identity string) {
+// hasSecret reports whether an initiator has to prove who it is.
+func hasSecret(a export.Access) bool { return a.Auth.CHAP.Secret != "" }
+
+// target makes target, portal group, portals and LUN. secrets: somebody has one.
+func (x *Exporter) target(e *configfs.Edit, identity string, secrets bool) {
 	g := groupPath(identity)
 	e.Dir(targetPath(identity).Parent()) // the kernel's iSCSI target is there when somebody asks for it
 	e.Dir(targetPath(identity))
 	e.Dir(g)
 	// Nobody gets in, or sees that there is a target, without a list of his own.
-	e.Attrs(g.Add("attrib"), "authentication", "1", "generate_node_acls", "0", "cache_dynamic_acls", "0",
+	e.Attrs(g.Add("attrib"), "authentication", configfs.Bit(secrets), "generate_node_acls", "0", "cache_dynamic_acls", "0",
 		"demo_mode_write_protect", "1", "demo_mode_discovery", "0", "default_cmdsn_depth", fmt.Sprint(depth))
 	x.np(e, g.Add("np"))
 	e.Dir(lunPath(identity))
@@ -132,7 +136,7 @@ func (x *Exporter) np(e *configfs.Edit, dir configfs.Path) {
 
 // admit gives an initiator access. Its secrets and its rights are there before the
 // LUN is.
-func (x *Exporter) admit(e *configfs.Edit, identity string, a *export.Access) {
+func (x *Exporter) admit(e *configfs.Edit, identity string, a *export.Access, secrets bool) {
 	p := aclPath(identity, a.Initiator)
 	e.Dir(p)
 	c := a.Auth.CHAP
@@ -141,7 +145,12 @@ func (x *Exporter) admit(e *configfs.Edit, identity string, a *export.Access) {
 	} {
 		e.Secret(p.Add("auth", f.name), f.value, "NULL")
 	}
-	e.Attr(p.Add("attrib", "authentication"), configfs.Bit(c.Secret != ""))
+	switch own := p.Add("attrib", "authentication"); {
+	case e.Raw(own) != "":
+		e.Attr(own, configfs.Bit(hasSecret(*a)))
+	case secrets != hasSecret(*a): // kernels before 6.1 have it for all or nobody
+		e.Fail(fmt.Errorf("%w: this kernel's target cannot let %s in without a secret where others have one", backend.ErrUnsupported, a.Initiator))
+	}
 	m := p.Add(lunName)
 	if !e.Dir(m) && e.Get(m.Add("write_protect")) == "" {
 		// The link is still there, but the LUN it is to was taken away and came back:

@@ -153,3 +153,21 @@ func TestPortalsThatCannotWorkAreRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestAKernelThatKnowsOneRuleForAllGetsOne(t *testing.T) {
+	s := subject(t)
+	s.Tree.Lack("attrib/authentication")
+	v := s.Volume(1, 1, 2)
+	if _, err := s.Ensure(t.Context(), v); err != nil {
+		t.Error("all have secrets:", err)
+	}
+	v.Access[1].Auth = backend.Auth{}
+	if _, err := s.Ensure(t.Context(), v); !errors.Is(err, backend.ErrUnsupported) {
+		t.Errorf("one has a secret: got %v, want ErrUnsupported", err)
+	}
+	v.Access[0].Auth = backend.Auth{}
+	if _, err := s.Ensure(t.Context(), v); err != nil {
+		t.Error("none has:", err)
+	}
+	want(t, s, string(groupPath(v.Identity).Add("attrib", "authentication")), "0")
+}

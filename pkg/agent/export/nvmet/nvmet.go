@@ -15,7 +15,8 @@
 // Ports are the kernel's, one for each portal, for all volumes; ours have numbers
 // of their own. Reservations do not work between subsystems, and the kernel's
 // target has none before Linux 6.13 anyway. It has no read-only namespaces for one
-// host either: nodes enforce it. Who is connected it does not tell.
+// host either: nodes enforce it. Who is connected it does not tell. It always says
+// that there is a volatile cache, and passes flushes on (I4).
 //
 // ensure.go makes what should be, remove.go undoes it, ports.go keeps the ports.
 package nvmet

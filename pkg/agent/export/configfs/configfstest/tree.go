@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -53,6 +54,7 @@ type Tree struct {
 	held map[configfs.Path]chan struct{}
 	// fuse is how many more changes are made before one fails; below 0, all are.
 	fuse int
+	lack string   // see Lack
 	log  []string // what was changed, one line a change: "mkdir core/iblock_0"
 }
 
@@ -93,6 +95,14 @@ func (t *Tree) FailAfter(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.fuse = n
+}
+
+// Lack makes access lists from now on come without an attribute, as on an older
+// kernel: "attrib/authentication".
+func (t *Tree) Lack(attribute string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lack = attribute
 }
 
 // Changes are what was changed since the last call, in order.
@@ -152,9 +162,18 @@ func (t *Tree) Mkdir(_ context.Context, p configfs.Path) error {
 				return err
 			}
 		}
+		n.lose(t.lack)
 		parent.dirs[n.name] = n
 		return nil
 	})
+}
+
+// lose removes an attribute from a group of an access list.
+func (n *node) lose(attribute string) {
+	group, name, _ := strings.Cut(attribute, "/")
+	if g := n.dirs[group]; g != nil && n.kind == acl {
+		delete(g.attrs, name)
+	}
 }
 
 // Rmdir implements configfs.FS.
