@@ -67,7 +67,7 @@ docs/agent.md is the way from a plain server to a backend.`,
 	c.Flags().BoolVar(&example, "example", false, "print a configuration with comments")
 	c.MarkFlagsOneRequired("config", "example")
 	c.MarkFlagsMutuallyExclusive("config", "example")
-	c.AddCommand(agentInitCommand(), agentStatusCommand(), agentOrphansCommand())
+	c.AddCommand(agentInitCommand(), agentStatusCommand(), agentOrphansCommand(), agentFenceCommand(), agentUnfenceCommand(), agentFencedCommand())
 	return c
 }
 

@@ -243,3 +243,20 @@ func TestAnAgentWithoutItsCertificatesSaysHowToMakeThem(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAnOperatorFencesANode(t *testing.T) {
+	h := newHost(t)
+	defer h.start()()
+	f := func(n string) string { return filepath.Join(h.dir, "tls", n) }
+	as := []string{"--address", h.address, "--cert", f("client-prod.crt"), "--key", f("client-prod.key"), "--ca", f("ca.crt")}
+	if got := h.command(append([]string{"fence", "node-1"}, as...)...); got != "node node-1 can write to no volume\n" {
+		t.Errorf("%q", got)
+	}
+	if got := h.command(append([]string{"fenced"}, as...)...); got != "node-1\n" {
+		t.Errorf("%q", got)
+	}
+	h.command(append([]string{"unfence", "node-1"}, as...)...)
+	if got := h.command(append([]string{"fenced"}, as...)...); got != "" {
+		t.Errorf("%q", got)
+	}
+}

@@ -22,7 +22,7 @@ func parse(t *testing.T, text string) *Config {
 
 func TestTheExampleIsRight(t *testing.T) {
 	c := parse(t, Example)
-	if c.Listen.String() != "192.0.2.10:7420" || c.Metrics.IsValid() || c.State != DefaultState || len(c.Pools) != 2 || len(c.Exports) != 2 ||
+	if c.Listen.String() != "192.0.2.10:7443" || c.Metrics.IsValid() || c.State != DefaultState || len(c.Pools) != 2 || len(c.Exports) != 2 ||
 		c.Pools[0].LVMThin.ThinPool != "pool0" || c.Pools[1].Directory.Path != "/srv/csi-mpath" || len(c.Pools[1].Transports) != 2 ||
 		c.Exports[0].Kind != LIO || c.Exports[1].Kind != NVMet {
 		t.Fatalf("%+v", c)
@@ -73,7 +73,7 @@ func TestEverythingIsReadAsItIsWritten(t *testing.T) {
 			{backend.ISCSI, Embedded, []export.Portal{{Listen: "10.0.0.1:3260", Group: 7}, {Listen: "0.0.0.0:3261", Advertise: "10.0.0.2:3261"}}},
 			{backend.NVMe, NVMet, []export.Portal{{Listen: "[fd00::1]:4420"}}},
 		}}
-	if !reflect.DeepEqual(*c, want) || c.Listen.String() != "192.0.2.1:7420" || c.Metrics.String() != "127.0.0.1:9" {
+	if !reflect.DeepEqual(*c, want) || c.Listen.String() != "192.0.2.1:7443" || c.Metrics.String() != "127.0.0.1:9" {
 		t.Fatalf("%+v", c)
 	}
 }

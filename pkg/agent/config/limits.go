@@ -5,13 +5,13 @@ const (
 	// MaxFile is the longest configuration, bytes.
 	MaxFile = 256 << 10
 	// DefaultPort is where agents listen.
-	DefaultPort = 7420
+	DefaultPort = 7443
 	// DefaultState is where the journal is.
 	DefaultState = "/var/lib/csi-mpath/agent"
 	// DefaultAdmin is the socket for commands on the agent's machine.
 	DefaultAdmin = "/run/csi-mpath-agent/admin.sock"
 
-	metricsPort   = 7421
+	metricsPort   = 7444
 	iscsiPort     = 3260 // RFC 7143 13.9
 	nvmePort      = 4420 // IANA
 	maxPools      = 32
