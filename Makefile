@@ -104,6 +104,12 @@ scale: ## VOLUMES=1000 volumes x 2 paths in one process: memory, idle CPU, all p
 	@$(GO) build -o $(BIN)/scale ./test/scale
 	@$(BIN)/scale --volumes $(VOLUMES) --json $(OUT)/scale.json
 
+.PHONY: provision
+provision: build ## VOLUMES=1000 volumes through an agent by 50 callers, and all of them again after kill -9; out/provision.json
+	@mkdir -p $(OUT)
+	@$(GO) build -o $(BIN)/provision ./test/provision
+	@$(BIN)/provision --bin $(BIN)/csi-mpath --volumes $(VOLUMES) --json $(OUT)/provision.json
+
 .PHONY: bench-peers
 bench-peers: build ## against nbdkit, qemu and libiscsi, in interleaved rounds (root, most of an hour): SUITES=target,initiator,nbd,iscsi,protocols,paths,merge0,merge10us JSON=FILE
 	@test/setup.sh $(DEMO_PACKAGES) $(BENCH_PACKAGES)
