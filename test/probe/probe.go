@@ -239,6 +239,26 @@ func (p *Probe) Requests() int {
 	return len(p.samples)
 }
 
+// More waits until at least n requests that begin after the call are answered.
+func (p *Probe) More(ctx context.Context, n int) error {
+	from := p.Now()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, now := p.Worst(from, p.Now()); now >= n+2*len(p.workers) { // some were in flight then, some are now
+			return p.Err()
+		}
+		if err := p.Err(); err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("fewer than %d requests: %w", n, ctx.Err())
+		}
+	}
+}
+
 // Stop ends the load, reads every block that was written once more, and
 // returns all failures.
 func (p *Probe) Stop() error {

@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"testing"
-	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/agent/export"
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
@@ -29,17 +28,10 @@ func (r *rig) load(e export.Export, a export.Access) *probe.Probe {
 	return p
 }
 
-// more waits until n more requests that began after the call were answered.
 func more(t testing.TB, p *probe.Probe, n int) {
 	t.Helper()
-	from := p.Now()
-	for tick := time.NewTicker(5 * time.Millisecond); ; <-tick.C {
-		if _, now := p.Worst(from, p.Now()); now >= n+8 { // those in flight count, too
-			return
-		}
-		if p.Now()-from > long {
-			t.Fatalf("fewer than %d requests in %v: %v", n, long, p.Err())
-		}
+	if err := p.More(within(t), n); err != nil {
+		t.Fatal(err)
 	}
 }
 
