@@ -19,6 +19,7 @@ require (
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
 	k8s.io/klog/v2 v2.140.0
+	k8s.io/kubelet v0.36.2
 	sigs.k8s.io/yaml v1.6.0
 )
 

@@ -122,9 +122,14 @@ func serveController(ctx context.Context, f controllerFlags, cfg driver.Config) 
 	}, observe)
 }
 
-// serveMetrics serves them at an address, until what it returns is closed.
+// serveMetrics serves them at an address, until what it returns is closed, and
+// /healthz, which says that the process is there: a probe that asked storage would
+// kill what keeps volumes alive.
 func serveMetrics(address string, registry *prometheus.Registry) (io.Closer, error) {
-	server := &http.Server{Handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), ReadHeaderTimeout: 5 * time.Second}
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	if address == "" {
 		return server, nil
 	}
