@@ -137,3 +137,6 @@ func (h *Host) Close() (err error) {
 	}
 	return err
 }
+
+// Done is closed when the agent has ended.
+func (h *Host) Done() <-chan struct{} { return h.agent.Done() }
