@@ -48,6 +48,20 @@ func (n *Node) readRecords() error {
 			n.vols[rec.Volume] = st
 		}
 	}
+	return n.sweepSecrets(entries)
+}
+
+// sweepSecrets removes secrets without a record: what would have been written next.
+func (n *Node) sweepSecrets(entries []os.DirEntry) error {
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), secretsSuffix)
+		if !ok || slices.ContainsFunc(entries, func(o os.DirEntry) bool { return o.Name() == name+recordSuffix }) {
+			continue
+		}
+		if err := durable.Remove(filepath.Join(n.cfg.State, e.Name())); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

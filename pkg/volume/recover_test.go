@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -176,7 +177,7 @@ func (r *rig) verbs() []func() error {
 
 // Claim 3: kill between any two steps, of files too.
 func TestAKillBetweenAnyTwoStepsChangesNothing(t *testing.T) {
-	points := append(append([]string{}, Points...), durable.Points...)
+	points := slices.Concat(Points, durable.Points)
 	for _, point := range points {
 		t.Run(point, func(t *testing.T) {
 			r := newRig(t)
@@ -203,7 +204,7 @@ func TestAKillBetweenAnyTwoStepsChangesNothing(t *testing.T) {
 
 // A kill, and no second call: Unstage alone clears up.
 func TestUnstageClearsUpAfterAKillAnywhere(t *testing.T) {
-	for _, point := range Points {
+	for _, point := range slices.Concat(Points, durable.Points) {
 		t.Run(point, func(t *testing.T) {
 			r := newRig(t)
 			r.s.create("a", 64<<20)
