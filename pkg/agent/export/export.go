@@ -9,6 +9,7 @@ package export
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/csi-mpath/csi-mpath/pkg/agent/store"
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
@@ -91,4 +92,16 @@ type Session struct {
 	Identity  string // of the volume
 	Initiator string
 	Portal    string // address, as in Portals; "" if it is not known
+}
+
+// CannotQuiesce is Quiesce of an exporter that cannot hold writes back: only what
+// it does not serve is quiet.
+func CannotQuiesce(served bool, err error, kind string) (resume func(), _ error) {
+	if err == nil && served {
+		err = fmt.Errorf("%w: the kernel's target, %s, cannot hold writes back", backend.ErrUnsupported, kind)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func() {}, nil
 }

@@ -89,14 +89,7 @@ func (x *Exporter) Target(identity, _ string) string { return export.Target(back
 // Quiesce is not something that LIO can.
 func (x *Exporter) Quiesce(ctx context.Context, identity string) (func(), error) {
 	e := configfs.NewEdit(ctx, x.fs)
-	there := e.Has(targetPath(identity))
-	if e.Err() != nil {
-		return nil, e.Err()
-	}
-	if there {
-		return nil, fmt.Errorf("%w: the kernel's iSCSI target cannot hold writes back", backend.ErrUnsupported)
-	}
-	return func() {}, nil
+	return export.CannotQuiesce(e.Has(targetPath(identity)), e.Err(), x.Kind())
 }
 
 // Close leaves to the kernel what it serves.

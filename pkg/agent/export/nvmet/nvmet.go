@@ -125,13 +125,7 @@ func parse(nqn string) (identity string, ok bool) {
 func (x *Exporter) Quiesce(ctx context.Context, identity string) (func(), error) {
 	e := configfs.NewEdit(ctx, x.fs)
 	served := x.subsystems(e, identity)
-	if e.Err() != nil {
-		return nil, e.Err()
-	}
-	if len(served) > 0 {
-		return nil, fmt.Errorf("%w: the kernel's NVMe target cannot hold writes back", backend.ErrUnsupported)
-	}
-	return func() {}, nil
+	return export.CannotQuiesce(len(served) > 0, e.Err(), x.Kind())
 }
 
 // Close leaves to the kernel what it serves.
