@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,10 +34,6 @@ const (
 	inFlight = 16  // writes of the evicted node, on each of its two paths
 	enough   = 8   // of them are in the backing store when the eviction begins
 )
-
-// evicted is what the kernel says of a node that is put out.
-var evicted = regexp.MustCompile(`nvmet_tcp: (queue|failed)|iSCSI Login negotiation failed|Initiator is not authorized|nvmet: connect by host .* not allowed|connect request for invalid subsystem|` +
-	`Unable to locate Target (IQN|Portal)|TARGET_CORE\[iSCSI\]: Detected (NON_EXISTENT_LUN|WRITE_PROTECTED LUN Access)|iSCSI Initiator Node: .* is not authorized|could not be granted`)
 
 // rounds is how often each story is told.
 func rounds() int {
@@ -95,13 +90,18 @@ func (x *story) begin() {
 			}
 		}
 	}
-	rig.Must(x.t, rig.Wait("writes to be held in the store", func() error {
+	rig.Must(x.t, x.holds(enough))
+}
+
+// holds waits until the store holds so many writes.
+func (x *story) holds(want int) error {
+	return rig.Wait("writes to be held in the store", func() error {
 		n, err := inflight(x.v.Backing.Path)
-		if err == nil && n < enough {
+		if err == nil && n < want {
 			err = fmt.Errorf("%d are", n)
 		}
 		return err
-	}))
+	})
 }
 
 // inflight is the writes that a dm-delay device holds.
