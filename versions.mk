@@ -9,7 +9,7 @@ DEMO_PACKAGES := tgt fio
 
 # The tests: a C compiler for `go test -race`; for make interop, NBD clients and
 # iSCSI initiators, with the conformance suite iscsi-test-cu.
-TEST_PACKAGES := gcc libc6-dev libnbd-bin nbd-client qemu-utils qemu-block-extra libiscsi-bin
+TEST_PACKAGES := gcc libc6-dev libnbd-bin nbd-client qemu-utils qemu-block-extra libiscsi-bin e2fsprogs xfsprogs util-linux
 
 # The programs that make bench-peers measures against.
 BENCH_PACKAGES := nbdkit qemu-system-common qemu-block-extra libiscsi-bin iproute2

@@ -1,5 +1,7 @@
 package mount
 
+import "bytes"
+
 // verdict is what the beginning of a device means, before anybody else is asked.
 type verdict uint8
 
@@ -46,11 +48,7 @@ func judge(head []byte, volume string) (verdict, *superblock) {
 	return somethingElse, nil
 }
 
+// zero: the first byte is 0, and every other one is as the one before it.
 func zero(b []byte) bool {
-	for _, x := range b {
-		if x != 0 {
-			return false
-		}
-	}
-	return true
+	return len(b) == 0 || b[0] == 0 && bytes.Equal(b[1:], b[:len(b)-1])
 }

@@ -1,6 +1,7 @@
 package mount_test
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/csi-mpath/csi-mpath/pkg/faultpoint"
 	"github.com/csi-mpath/csi-mpath/pkg/mount"
 	"github.com/csi-mpath/csi-mpath/pkg/program"
 )
@@ -81,8 +83,10 @@ func TestAMountThatTheKernelDoesNotShowIsNone(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := h.Stage(t.Context(), r); !errors.Is(err, mount.ErrNotMounted) {
-		t.Fatal(err)
+	for _, r.ReadOnly = range []bool{false, true} {
+		if _, err := h.Stage(t.Context(), r); !errors.Is(err, mount.ErrNotMounted) {
+			t.Fatalf("read-only %v: %v", r.ReadOnly, err)
+		}
 	}
 }
 
@@ -106,4 +110,44 @@ func TestAReadOnlyBindThatWasCutShortIsFinished(t *testing.T) {
 	if p, err := h.Find(pod); err != nil || !p.ReadOnly {
 		t.Fatalf("%+v, %v", p, err)
 	}
+}
+
+func TestTheMountOfADeviceThatIsNoMoreIsTakenAwayLazily(t *testing.T) {
+	n, _, h, r := staged(t, mount.XFS)
+	stage(t, h, r)
+	n.Remove(dev)
+	if err := h.Unmount(t.Context(), r.Target); err != nil {
+		t.Fatal(err)
+	}
+	if calls := n.Calls(); !strings.Contains(calls[len(calls)-1], "umount --lazy") {
+		t.Fatalf("by %q", calls[len(calls)-1])
+	}
+}
+
+func TestAMountThatHangsMayStillComeSoItsUnmountIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, _, h, r := staged(t, mount.Ext4)
+		restore := faultpoint.Set(func(name string) {
+			if name == "mount.stage.prepared" {
+				n.Hang(dev)
+			}
+		})
+		defer restore()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := h.Stage(ctx, r); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		if err := h.Unmount(t.Context(), r.Target); !errors.Is(err, mount.ErrHangs) {
+			t.Fatal(err)
+		}
+		n.Resume(dev)
+		synctest.Wait()
+		if p, err := h.Find(r.Target); err != nil || p == nil {
+			t.Fatalf("the mount did not come: %v, %v", p, err)
+		}
+		if err := h.Unmount(t.Context(), r.Target); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

@@ -1,11 +1,11 @@
 package mounttest
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/csi-mpath/csi-mpath/pkg/mount"
@@ -153,7 +153,7 @@ var contract = []struct {
 			before := r.head(d)
 			_, err = r.Host().Stage(r.Context(), r.request(d))
 			r.refused(err, mount.ErrContent)
-			if !slices.Equal(before, r.head(d)) {
+			if !bytes.Equal(before, r.head(d)) {
 				r.Fatalf("%s was written to", s.Tags)
 			}
 		}
@@ -178,6 +178,9 @@ var contract = []struct {
 		d.Resize(deviceSize / 2)
 		_, err := r.Host().Stage(r.Context(), q)
 		r.refused(err, mount.ErrTooSmall)
+		if p, err := r.Host().Find(q.Target); err != nil || p != nil {
+			r.Fatalf("mounted as %+v, %v", p, err)
+		}
 	}},
 	{"TestD04AVolumeAndItsCloneAreMountedTogether", func(r *rig) {
 		d := r.Device(deviceSize)
@@ -219,7 +222,7 @@ var contract = []struct {
 			r.Fatalf("mounted as %+v, %v", p, err)
 		}
 		r.unstage(q)
-		if !slices.Equal(before, r.head(d)) {
+		if !bytes.Equal(before, r.head(d)) {
 			r.Fatal("it was written to")
 		}
 	}},
@@ -276,10 +279,8 @@ var contract = []struct {
 // untouched wants a device of zeroes.
 func (r *rig) untouched(d Device) {
 	r.Helper()
-	for _, b := range r.head(d) {
-		if b != 0 {
-			r.Fatal("the device was written to")
-		}
+	if b := r.head(d); !bytes.Equal(b, make([]byte, len(b))) {
+		r.Fatal("the device was written to")
 	}
 }
 
