@@ -8,7 +8,8 @@ GOLANGCI_LINT_VERSION := v2.15.0
 DEMO_PACKAGES := tgt fio
 
 # The tests: a C compiler for `go test -race`; for make interop, NBD clients and
-# iSCSI initiators, with the conformance suite iscsi-test-cu.
+# iSCSI initiators, with the conformance suite iscsi-test-cu, and what makes, checks
+# and mounts file systems.
 TEST_PACKAGES := gcc libc6-dev libnbd-bin nbd-client qemu-utils qemu-block-extra libiscsi-bin e2fsprogs xfsprogs util-linux
 
 # The programs that make bench-peers measures against.
