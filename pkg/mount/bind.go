@@ -30,10 +30,10 @@ func (h *Host) Bind(ctx context.Context, source, target string, readOnly bool) e
 	if done || err != nil && !h.unprotected(target, from, readOnly) {
 		return err
 	}
-	if err := os.MkdirAll(target, 0o750); err != nil {
-		return err
-	}
-	if err == nil {
+	if err == nil { // nothing is mounted at the target, so nothing hangs that looks at it
+		if err := os.MkdirAll(target, 0o750); err != nil {
+			return err
+		}
 		if err := h.bind(ctx, target, "--bind", source, target); err != nil {
 			return err
 		}
