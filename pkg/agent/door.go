@@ -57,7 +57,9 @@ func tenantOf(s tls.ConnectionState) (string, error) {
 func (d *door) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secured, who, err := d.handshake(raw)
 	if err != nil {
-		d.refused("handshake", raw.RemoteAddr(), err)
+		if c, ok := raw.(*conn); !ok || !d.gate.evicted(c) { // that has been told
+			d.refused("handshake", raw.RemoteAddr(), err)
+		}
 		_ = raw.Close()
 		return nil, nil, err
 	}

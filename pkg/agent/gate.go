@@ -66,6 +66,7 @@ type connState int
 const (
 	pending connState = iota
 	authenticated
+	evicted // closed in favour of newer ones
 	gone
 )
 
@@ -145,8 +146,15 @@ func (g *gate) evict(of func(*conn) bool) *conn {
 	i := slices.IndexFunc(g.pending, of)
 	c := g.pending[i]
 	g.pending = slices.Delete(g.pending, i, i+1)
-	c.state = gone
+	c.state = evicted
 	return c
+}
+
+// evicted reports whether a connection was closed in favour of newer ones.
+func (g *gate) evicted(c *conn) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return c.state == evicted
 }
 
 // authenticate moves a connection to its tenant's count, for as long as its
@@ -183,7 +191,9 @@ func (g *gate) forget(c *conn) {
 			delete(g.tenants, c.tenant)
 		}
 	}
-	c.state = gone
+	if c.state != evicted {
+		c.state = gone
+	}
 }
 
 // counts are the connections of now.

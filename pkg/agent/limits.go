@@ -30,13 +30,13 @@ type limits struct {
 
 func defaults() limits {
 	return limits{
-		connections: 512, perTenant: 64,
+		connections: 256, perTenant: 32,
 		pending: 64, pendingPerSource: 16,
 		rate: 16, burst: 64,
 		handshake: 10 * time.Second,
 		idle:      15 * time.Minute, age: time.Hour, grace: 10 * time.Minute,
 		ping: 30 * time.Second, pong: 10 * time.Second, pings: 10 * time.Second,
-		streams: 128,
+		streams: 64,
 		call:    5 * time.Minute,
 		quiet:   time.Second,
 	}
@@ -46,6 +46,9 @@ const (
 	// maxSources are the addresses whose handshakes are counted apart; beyond them
 	// the rest share one count.
 	maxSources = 4096
+	// streamWindow and connWindow are the bytes that a client may send ahead of us.
+	streamWindow = 64 << 10
+	connWindow   = 256 << 10
 	// maxHeaders bounds the metadata of a call, bytes.
 	maxHeaders = 16 << 10
 	maxLogged  = 512     // bytes of one text in the log

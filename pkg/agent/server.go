@@ -93,6 +93,8 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.Creds(&door{ids: s.ids, gate: s.gate, refused: s.refused}),
 		grpc.ConnectionTimeout(l.handshake),
 		grpc.MaxConcurrentStreams(l.streams),
+		grpc.InitialWindowSize(streamWindow),
+		grpc.InitialConnWindowSize(connWindow),
 		grpc.MaxRecvMsgSize(agentpb.MaxRequest),
 		grpc.MaxSendMsgSize(agentpb.MaxReply),
 		grpc.MaxHeaderListSize(maxHeaders),

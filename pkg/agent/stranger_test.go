@@ -138,6 +138,9 @@ func TestAThousandIdleConnectionsKeepNobodyOut(t *testing.T) {
 		all = append(all, c)
 	}
 	eventually(t, "most of them gone", func() bool { return r.refusals("evicted") == float64(crowd-lim.pendingPerSource) })
+	if n := r.refusals("handshake"); n != 0 {
+		t.Errorf("%v of them were counted twice", n)
+	}
 	if waiting, open := r.gate.counts(); waiting != lim.pendingPerSource || open != 1 {
 		t.Errorf("%d connections wait, %d are open", waiting, open)
 	}

@@ -4,7 +4,7 @@ package agentpb
 const (
 	// MaxRequest is the largest request, bytes: one with a name, tunables and
 	// secrets has less than 4 KiB.
-	MaxRequest = 64 << 10
+	MaxRequest = 16 << 10
 	// MaxReply is the largest reply, bytes: a page of backend.MaxEntries volumes has
 	// less than 1 MiB.
 	MaxReply = 8 << 20
