@@ -19,7 +19,8 @@ type gate struct {
 	tenants map[string]int
 	open    int // authenticated
 	sources map[netip.Addr]*bucket
-	crowd   bucket // of addresses beyond maxSources
+	crowd   bucket    // of addresses beyond maxSources
+	swept   time.Time // when sources were last looked through
 }
 
 func newGate(lim limits) *gate {
@@ -120,12 +121,13 @@ func (g *gate) admit(raw net.Conn, now time.Time) (c *conn, evicted []*conn, rea
 }
 
 // bucket is the count of a source; those that are full again are forgotten when
-// there are too many.
+// there are too many, but not looked for all the time.
 func (g *gate) bucket(src netip.Addr, now time.Time) *bucket {
 	if b := g.sources[src]; b != nil {
 		return b
 	}
-	if len(g.sources) >= maxSources {
+	if len(g.sources) >= maxSources && now.Sub(g.swept) >= sweepEvery {
+		g.swept = now
 		for k, b := range g.sources {
 			if b.refill(now, &g.lim); b.left >= g.lim.burst {
 				delete(g.sources, k)

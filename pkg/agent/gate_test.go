@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,11 +14,11 @@ import (
 type from struct {
 	net.Conn
 	addr   net.Addr
-	closed bool
+	closed atomic.Bool
 }
 
 func (f *from) RemoteAddr() net.Addr { return f.addr }
-func (f *from) Close() error         { f.closed = true; return nil }
+func (f *from) Close() error         { f.closed.Store(true); return nil }
 
 func tcp(s string) *from { return &from{addr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(s))} }
 
@@ -138,12 +139,12 @@ func TestAConnectionEndsWithItsCertificate(t *testing.T) {
 		}
 		time.Sleep(59 * time.Second)
 		synctest.Wait()
-		if raw.closed {
+		if raw.closed.Load() {
 			t.Error("closed early")
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if _, open := g.counts(); !raw.closed || open != 0 {
+		if _, open := g.counts(); !raw.closed.Load() || open != 0 {
 			t.Error("not closed")
 		}
 	})

@@ -46,6 +46,7 @@ const (
 	// maxSources are the addresses whose handshakes are counted apart; beyond them
 	// the rest share one count.
 	maxSources = 4096
+	sweepEvery = time.Second
 	// streamWindow and connWindow are the bytes that a client may send ahead of us.
 	streamWindow = 64 << 10
 	connWindow   = 256 << 10
