@@ -15,7 +15,7 @@ import (
 func TestTheContractOverAThinPoolAndTheKernelsTargets(t *testing.T) {
 	kmsg.Watch(t, memoryDisk)
 	g := newGroup(t, 256)
-	contract.Run(t, func(t *testing.T) contract.Subject { return start(t, g.over(false, kernels)).subject() })
+	contract.Run(t, one(func(*testing.T) server { return g.over(false, kernels) }))
 }
 
 // onFiles is a server over a directory of a file system with reflinks.
@@ -28,15 +28,15 @@ func onFiles(t *testing.T, at string) server {
 func TestTheContractOverFilesAndTheKernelsTargets(t *testing.T) {
 	kmsg.Watch(t, memoryDisk)
 	at := mounted(t, "xfs", 512)
-	contract.Run(t, func(t *testing.T) contract.Subject { return start(t, onFiles(t, at)).subject() })
+	contract.Run(t, one(func(t *testing.T) server { return onFiles(t, at) }))
 }
 
 func TestTheContractOverFilesAndTheEmbeddedTarget(t *testing.T) {
 	kmsg.Watch(t, memoryDisk)
 	at := mounted(t, "xfs", 512)
-	contract.Run(t, func(t *testing.T) contract.Subject {
+	contract.Run(t, one(func(t *testing.T) server {
 		s := onFiles(t, at)
 		s.openAll = ours
-		return start(t, s).subject()
-	})
+		return s
+	}))
 }

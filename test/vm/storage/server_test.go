@@ -37,6 +37,7 @@ type server struct {
 	store   store.Store
 	exports []export.Exporter
 	k       *keeper.Keeper
+	over    bool
 }
 
 // start opens all of it, and clears it away after the test.
@@ -44,11 +45,31 @@ func start(t testing.TB, s server) *server {
 	t.Helper()
 	s.t, s.state = t, filepath.Join(t.TempDir(), "state")
 	s.open()
-	t.Cleanup(func() {
-		s.clear()
-		s.close()
-	})
+	t.Cleanup(s.end)
 	return &s
+}
+
+// one makes subjects of servers that share what they are over: the one before ends
+// when the next begins.
+func one(fresh func(t *testing.T) server) func(t *testing.T) contract.Subject {
+	var last *server
+	return func(t *testing.T) contract.Subject {
+		if last != nil {
+			last.end()
+		}
+		last = start(t, fresh(t))
+		return last.subject()
+	}
+}
+
+// end clears away what a server left, and ends it.
+func (s *server) end() {
+	if s.over {
+		return
+	}
+	s.over = true
+	s.clear()
+	s.close()
 }
 
 func (s *server) open() {
