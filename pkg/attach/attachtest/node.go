@@ -114,8 +114,12 @@ func (d *device) Flush(ctx context.Context) error {
 
 // Detach wants the device unmounted.
 func (d *device) Detach(ctx context.Context) error {
-	if points, err := d.n.Host.Mounts(d.d.path); err != nil || len(points) > 0 {
-		return fmt.Errorf("%w: %s is mounted: %v", volume.ErrState, d.d.path, err)
+	points, err := d.n.Host.Mounts(d.d.path)
+	if err != nil {
+		return err
+	}
+	if len(points) > 0 {
+		return fmt.Errorf("%w: %s is mounted", volume.ErrState, d.d.path)
 	}
 	d.n.remove(d.volume)
 	return d.Device.Detach(ctx)
