@@ -109,7 +109,7 @@ func (d *door) ClientHandshake(context.Context, string, net.Conn) (net.Conn, cre
 
 // Info says what it is.
 func (d *door) Info() credentials.ProtocolInfo {
-	return credentials.ProtocolInfo{SecurityProtocol: "tls", SecurityVersion: "1.3"}
+	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
 }
 
 // Clone is itself: nothing in it changes.

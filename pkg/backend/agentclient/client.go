@@ -107,7 +107,7 @@ func (b *badge) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error
 
 // Info says what it is.
 func (b *badge) Info() credentials.ProtocolInfo {
-	return credentials.ProtocolInfo{SecurityProtocol: "tls", SecurityVersion: "1.3", ServerName: b.name}
+	return credentials.ProtocolInfo{SecurityProtocol: "tls", ServerName: b.name}
 }
 
 // Clone is itself: nothing in it changes.
@@ -122,7 +122,7 @@ func (b *badge) OverrideServerName(string) error {
 type verb[Q, R any] func(context.Context, *Q, ...grpc.CallOption) (*R, error)
 
 // call makes a call under a name in the agent's audit log.
-func call[Q, R any](ctx context.Context, c *Client, v verb[Q, R], q *Q) (*R, error) {
+func call[Q, R any](ctx context.Context, v verb[Q, R], q *Q) (*R, error) {
 	r, err := v(named(ctx), q)
 	if err != nil {
 		return nil, agentpb.FromStatus(ctx, err)

@@ -13,7 +13,7 @@ import (
 
 // Info says what the agent is and can.
 func (c *Client) Info(ctx context.Context) (backend.Info, error) {
-	m, err := call(ctx, c, c.rpc.GetInfo, &agentpb.GetInfoRequest{})
+	m, err := call(ctx, c.rpc.GetInfo, &agentpb.GetInfoRequest{})
 	if err != nil {
 		return backend.Info{}, err
 	}
@@ -31,7 +31,7 @@ type Health struct {
 
 // Health asks how the agent is.
 func (c *Client) Health(ctx context.Context) (Health, error) {
-	m, err := call(ctx, c, c.rpc.GetHealth, &agentpb.GetHealthRequest{})
+	m, err := call(ctx, c.rpc.GetHealth, &agentpb.GetHealthRequest{})
 	if err != nil {
 		return Health{}, err
 	}
@@ -40,7 +40,7 @@ func (c *Client) Health(ctx context.Context) (Health, error) {
 
 // volume makes a call that a volume answers.
 func volume[Q any](ctx context.Context, c *Client, v verb[Q, agentpb.Volume], q *Q) (backend.Volume, error) {
-	m, err := call(ctx, c, v, q)
+	m, err := call(ctx, v, q)
 	if err != nil {
 		return backend.Volume{}, err
 	}
@@ -50,7 +50,7 @@ func volume[Q any](ctx context.Context, c *Client, v verb[Q, agentpb.Volume], q 
 
 // snapshot makes a call that a snapshot answers.
 func snapshot[Q any](ctx context.Context, c *Client, v verb[Q, agentpb.Snapshot], q *Q) (backend.Snapshot, error) {
-	m, err := call(ctx, c, v, q)
+	m, err := call(ctx, v, q)
 	if err != nil {
 		return backend.Snapshot{}, err
 	}
@@ -79,7 +79,7 @@ func (c *Client) DeleteVolume(ctx context.Context, id backend.ID) error {
 	if err := id.Check(); err != nil {
 		return err
 	}
-	_, err := call(ctx, c, c.rpc.DeleteVolume, &agentpb.DeleteVolumeRequest{Id: agentpb.FromID(id)})
+	_, err := call(ctx, c.rpc.DeleteVolume, &agentpb.DeleteVolumeRequest{Id: agentpb.FromID(id)})
 	return err
 }
 
@@ -107,7 +107,7 @@ func (c *Client) Volumes(ctx context.Context, page backend.Page) ([]backend.Volu
 	if err != nil {
 		return nil, "", err
 	}
-	m, err := call(ctx, c, c.rpc.ListVolumes, &agentpb.ListVolumesRequest{Page: p})
+	m, err := call(ctx, c.rpc.ListVolumes, &agentpb.ListVolumesRequest{Page: p})
 	if err != nil {
 		return nil, "", err
 	}
@@ -136,7 +136,7 @@ func (c *Client) DeleteSnapshot(ctx context.Context, id backend.ID) error {
 	if err := id.Check(); err != nil {
 		return err
 	}
-	_, err := call(ctx, c, c.rpc.DeleteSnapshot, &agentpb.DeleteSnapshotRequest{Id: agentpb.FromID(id)})
+	_, err := call(ctx, c.rpc.DeleteSnapshot, &agentpb.DeleteSnapshotRequest{Id: agentpb.FromID(id)})
 	return err
 }
 
@@ -150,7 +150,7 @@ func (c *Client) Snapshots(ctx context.Context, of backend.ID, page backend.Page
 	if _, _, err := q.Backend(); err != nil {
 		return nil, "", err
 	}
-	m, err := call(ctx, c, c.rpc.ListSnapshots, q)
+	m, err := call(ctx, c.rpc.ListSnapshots, q)
 	if err != nil {
 		return nil, "", err
 	}
@@ -163,7 +163,7 @@ func (c *Client) Capacity(ctx context.Context, pool string) (backend.Capacity, e
 	if err := backend.CheckPool(pool); err != nil {
 		return backend.Capacity{}, err
 	}
-	m, err := call(ctx, c, c.rpc.GetCapacity, &agentpb.GetCapacityRequest{Pool: pool})
+	m, err := call(ctx, c.rpc.GetCapacity, &agentpb.GetCapacityRequest{Pool: pool})
 	if err != nil {
 		return backend.Capacity{}, err
 	}
@@ -176,7 +176,7 @@ func (c *Client) Publish(ctx context.Context, r backend.Publish) (backend.Connec
 	if err != nil {
 		return backend.Connection{}, err
 	}
-	m, err := call(ctx, c, c.rpc.Publish, q)
+	m, err := call(ctx, c.rpc.Publish, q)
 	if err != nil {
 		return backend.Connection{}, err
 	}
@@ -190,7 +190,7 @@ func (c *Client) Unpublish(ctx context.Context, id backend.ID, node string) erro
 	if _, _, err := m.Backend(); err != nil {
 		return err
 	}
-	_, err := call(ctx, c, c.rpc.Unpublish, m)
+	_, err := call(ctx, c.rpc.Unpublish, m)
 	return err
 }
 
@@ -204,7 +204,7 @@ func (c *Client) Publications(ctx context.Context, f backend.PublicationFilter, 
 	if _, _, err := q.Backend(); err != nil {
 		return nil, "", err
 	}
-	m, err := call(ctx, c, c.rpc.ListPublications, q)
+	m, err := call(ctx, c.rpc.ListPublications, q)
 	if err != nil {
 		return nil, "", err
 	}
@@ -217,7 +217,7 @@ func (c *Client) Fence(ctx context.Context, node string) error {
 	if err := backend.CheckNode(node); err != nil {
 		return err
 	}
-	_, err := call(ctx, c, c.rpc.Fence, &agentpb.FenceRequest{Node: node})
+	_, err := call(ctx, c.rpc.Fence, &agentpb.FenceRequest{Node: node})
 	return err
 }
 
@@ -226,13 +226,13 @@ func (c *Client) Unfence(ctx context.Context, node string) error {
 	if err := backend.CheckNode(node); err != nil {
 		return err
 	}
-	_, err := call(ctx, c, c.rpc.Unfence, &agentpb.UnfenceRequest{Node: node})
+	_, err := call(ctx, c.rpc.Unfence, &agentpb.UnfenceRequest{Node: node})
 	return err
 }
 
 // Fenced lists the nodes that are refused.
 func (c *Client) Fenced(ctx context.Context) ([]string, error) {
-	m, err := call(ctx, c, c.rpc.ListFenced, &agentpb.ListFencedRequest{})
+	m, err := call(ctx, c.rpc.ListFenced, &agentpb.ListFencedRequest{})
 	if err != nil {
 		return nil, err
 	}
