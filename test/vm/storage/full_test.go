@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
+	"github.com/csi-mpath/csi-mpath/pkg/blk"
 	"github.com/csi-mpath/csi-mpath/test/node"
 	"github.com/csi-mpath/csi-mpath/test/vm/kmsg"
 	"github.com/csi-mpath/csi-mpath/test/vm/rig"
@@ -55,7 +56,7 @@ func newFilling(t *testing.T, transport backend.Transport, queue bool) *filling 
 	f.large = f.create("writer", 2*poolMiB)
 	f.beside, f.writer = f.attach(transport, small), f.attach(transport, f.large)
 	for i := range int64(bystander) {
-		rig.Must(t, f.beside.Write(chunk(100+i), i*mib))
+		rig.Must(t, write(f.beside, 100, i))
 	}
 	rig.Must(t, f.beside.Flush())
 	return f
@@ -82,10 +83,24 @@ func (f *filling) attach(transport backend.Transport, v backend.Volume) *node.Pa
 // chunk is a MiB that only i gives.
 func chunk(i int64) []byte { return bytes.Repeat([]byte(fmt.Sprintf("chunk%010d\n", i)), mib/16) }
 
+// pieces are a transfer in commands of a size that every target takes.
+func pieces(op blk.Op, b []byte, off int64) (all []*blk.Command) {
+	const piece = 128 << 10
+	for at := 0; at < len(b); at += piece {
+		all = append(all, &blk.Command{Op: op, Off: uint64(off) + uint64(at), Len: piece, Buf: b[at : at+piece]})
+	}
+	return all
+}
+
+// write writes a chunk to where it belongs; chunks are numbered from base.
+func write(p *node.Path, base, i int64) error {
+	return p.Do(pieces(blk.Write, chunk(base+i), i*mib)...)
+}
+
 // fill writes from the first MiB to the last, and returns the one that failed.
 func (f *filling) fill(from, to int64) (failed int64, err error) {
 	for i := from; i < to; i++ {
-		if err := f.writer.Write(chunk(i), i*mib); err != nil {
+		if err := write(f.writer, 0, i); err != nil {
 			return i, err
 		}
 	}
@@ -97,7 +112,7 @@ func (f *filling) holds(what string, p *node.Path, base, n int64) {
 	f.t.Helper()
 	got := make([]byte, mib)
 	for i := range n {
-		if err := p.Read(got, i*mib); err != nil || !bytes.Equal(got, chunk(base+i)) {
+		if err := p.Do(pieces(blk.Read, got, i*mib)...); err != nil || !bytes.Equal(got, chunk(base+i)) {
 			f.t.Errorf("%s: chunk %d: %v, %.20q", what, i, err, got)
 		}
 	}
@@ -141,7 +156,7 @@ func (f *filling) refused() {
 func (f *filling) undisturbed() {
 	f.t.Helper()
 	f.holds("beside a full pool", f.beside, 100, bystander)
-	rig.Must(f.t, f.beside.Write(chunk(100), 0)) // in place
+	rig.Must(f.t, write(f.beside, 100, 0)) // in place
 	rig.Must(f.t, f.beside.Flush())
 }
 
@@ -180,7 +195,7 @@ func TestAFullThinPoolFailsWritersAndNobodyElse(t *testing.T) {
 			f.undisturbed()
 			f.holds("the writer's volume", f.writer, 0, failed)
 			f.extend()
-			rig.Must(t, rig.Wait("the write to succeed", func() error { return f.writer.Write(chunk(failed), failed*mib) }))
+			rig.Must(t, rig.Wait("the write to succeed", func() error { return write(f.writer, 0, failed) }))
 			f.recovered(failed + 1)
 		})
 	}
