@@ -107,7 +107,7 @@ func (b *badge) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error
 
 // Info says what it is.
 func (b *badge) Info() credentials.ProtocolInfo {
-	return credentials.ProtocolInfo{SecurityProtocol: "tls", ServerName: b.name}
+	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
 }
 
 // Clone is itself: nothing in it changes.
