@@ -261,6 +261,52 @@ func TestANodeThatIsEvictedFromAQuietVolumeWritesNothing(t *testing.T) {
 	})
 }
 
+func TestWhatIsQuietOrRemovedIsDurable(t *testing.T) {
+	transports(t, func(t *testing.T, tr backend.Transport) {
+		r := newRig(t, tr)
+		of := r.gate()
+		e, a := r.volume(1, mib), r.access(1, 1)
+		r.ensure(e, a)
+		g, p := of(e.Identity), r.dial(e, a, 0)
+		if err := p.Write(pattern(4096, 1), 0); err != nil {
+			t.Fatal(err)
+		}
+		resume, err := r.x.Quiesce(within(t), e.Identity)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.durable(t)
+		resume()
+		if err := p.Write(pattern(4096, 2), 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.x.Remove(within(t), e.Volume, e.Identity); err != nil {
+			t.Fatal(err)
+		}
+		g.durable(t)
+	})
+}
+
+func TestAVolumeWhoseStoreCannotFlushIsNotQuietAndGoesOn(t *testing.T) {
+	transports(t, func(t *testing.T, tr backend.Transport) {
+		r := newRig(t, tr)
+		of := r.gate()
+		e, a := r.volume(1, mib), r.access(1, 1)
+		r.ensure(e, a)
+		g, broken := of(e.Identity), errors.New("the disk is broken")
+		g.mu.Lock()
+		g.fail = broken
+		g.mu.Unlock()
+		if _, err := r.x.Quiesce(within(t), e.Identity); !errors.Is(err, broken) {
+			t.Errorf("%v", err)
+		}
+		g.mu.Lock()
+		g.fail = nil
+		g.mu.Unlock()
+		roundTrip(t, r.dial(e, a, 0), 0, 1)
+	})
+}
+
 func TestAVolumeThatIsNotServedIsQuiet(t *testing.T) {
 	r := newRig(t, backend.ISCSI)
 	resume, err := r.x.Quiesce(within(t), r.volume(1, mib).Identity)

