@@ -314,3 +314,43 @@ func TestShutdownWaitsForCallsAndEndsWatches(t *testing.T) {
 	<-ended
 	<-down
 }
+
+func TestAnIdleConnectionIsClosed(t *testing.T) {
+	lim := defaults()
+	lim.idle = 100 * time.Millisecond
+	r := run(t, lim, nil)
+	c := r.dial(r.client())
+	for range 2 { // a client comes back by itself
+		if _, err := c.GetInfo(t.Context(), &agentpb.GetInfoRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "nobody connected", func() bool { _, open := r.gate.counts(); return open == 0 })
+	}
+}
+
+func TestAConnectionCarriesOnlySoManyCalls(t *testing.T) {
+	lim := defaults()
+	lim.streams = 2
+	r := run(t, lim, nil)
+	c := r.dial(r.client())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for range lim.streams {
+		w, err := c.WatchEvents(ctx, &agentpb.WatchEventsRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Header(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	soon, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer end()
+	if _, err := c.GetInfo(soon, &agentpb.GetInfoRequest{}); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("one more: %v", err)
+	}
+	cancel()
+	if _, err := c.GetInfo(t.Context(), &agentpb.GetInfoRequest{}); err != nil {
+		t.Errorf("when there is room: %v", err)
+	}
+}

@@ -292,3 +292,14 @@ func Door(listen, advertise Node, port uint16) (at, tell netip.AddrPort) {
 	}
 	return at, tell
 }
+
+// Seen refuses what is given twice: it has the places of values.
+type Seen map[string]string
+
+// Once fails at n if v is known, which errors call what.
+func (s Seen) Once(n Node, what, v string) {
+	if at, ok := s[v]; ok {
+		n.Fail("%s is also that of %s", what, at)
+	}
+	s[v] = n.path
+}

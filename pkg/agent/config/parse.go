@@ -170,38 +170,28 @@ func lvmName(n strictyaml.Node) string {
 	return s
 }
 
-// seen refuses what is given twice.
-type seen map[string]string
-
-func (s seen) once(n strictyaml.Node, what, v string) {
-	if at, ok := s[v]; ok {
-		n.Fail("%s is also that of %s", what, at)
-	}
-	s[v] = n.Path()
-}
-
 // check holds what concerns several values.
 func (c *Config) check(n strictyaml.Node) {
-	names, places, addresses := seen{}, seen{}, seen{}
+	names, places, addresses := strictyaml.Seen{}, strictyaml.Seen{}, strictyaml.Seen{}
 	for i, at := range n.Key("pools").List(maxPools) {
 		p := c.Pools[i]
-		names.once(at.Key("name"), p.Name, p.Name)
+		names.Once(at.Key("name"), p.Name, p.Name)
 		if p.LVMThin != nil {
 			v := p.LVMThin.VolumeGroup + "/" + p.LVMThin.ThinPool
-			places.once(at.Key("lvmThin"), v, v)
+			places.Once(at.Key("lvmThin"), v, v)
 			continue
 		}
 		path := at.Key("directory").Key("path")
-		places.once(path, p.Directory.Path, p.Directory.Path)
+		places.Once(path, p.Directory.Path, p.Directory.Path)
 		c.apart(path, p)
 	}
-	addresses.once(n.Key("listen"), c.Listen.String(), c.Listen.String())
+	addresses.Once(n.Key("listen"), c.Listen.String(), c.Listen.String())
 	if c.Metrics.IsValid() {
-		addresses.once(n.Key("metrics"), c.Metrics.String(), c.Metrics.String())
+		addresses.Once(n.Key("metrics"), c.Metrics.String(), c.Metrics.String())
 	}
 	for _, e := range c.Exports {
 		for i, at := range n.Key("exports").Key(string(e.Transport)).Key("portals").List(export.MaxPortals) {
-			addresses.once(at.Key("listen"), e.Portals[i].Listen, e.Portals[i].Listen)
+			addresses.Once(at.Key("listen"), e.Portals[i].Listen, e.Portals[i].Listen)
 		}
 	}
 }

@@ -203,3 +203,18 @@ func replace(t *testing.T, path string, b []byte) {
 		t.Fatal(err)
 	}
 }
+
+func FuzzTenantOf(f *testing.F) {
+	f.Add("spiffe://csi-mpath.io/cluster/prod")
+	f.Add("spiffe://csi-mpath.io/cluster/%70rod?x#y")
+	f.Fuzz(func(t *testing.T, uri string) {
+		u, err := url.Parse(uri)
+		if err != nil {
+			return
+		}
+		tenant, err := TenantOf(&x509.Certificate{URIs: []*url.URL{u}})
+		if err == nil && (CheckTenant(tenant) != nil || u.Host != "csi-mpath.io" || u.Path != "/cluster/"+tenant || u.RawQuery+u.Fragment != "" || u.User != nil) {
+			t.Fatalf("%q is tenant %q", uri, tenant)
+		}
+	})
+}

@@ -8,22 +8,12 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/strictyaml"
 )
 
-// seen refuses what is given twice.
-type seen map[string]string
-
-func (s seen) once(n strictyaml.Node, what, v string) {
-	if at, ok := s[v]; ok {
-		n.Fail("%s is also that of %s", what, at)
-	}
-	s[v] = n.Path()
-}
-
 // check holds what concerns several values.
 func (c *Config) check(n strictyaml.Node) {
-	names, files, ids, doors := seen{}, seen{}, seen{}, map[string]bool{}
+	names, files, ids, doors := strictyaml.Seen{}, strictyaml.Seen{}, strictyaml.Seen{}, map[string]bool{}
 	for i, at := range n.Key("targets").List(maxTargets) {
 		t := &c.Targets[i]
-		names.once(at.Key(t.keys().name), t.Name, t.Name)
+		names.Once(at.Key(t.keys().name), t.Name, t.Name)
 		t.checkPortals(at, doors)
 		t.checkGroups(at)
 		t.checkLUNs(at, files, ids)
@@ -51,13 +41,13 @@ func (t *Target) open() bool {
 // checkPortals also refuses an address that another kind of target has: doors
 // are those known, and whether they are of NVMe/TCP.
 func (t *Target) checkPortals(n strictyaml.Node, doors map[string]bool) {
-	addresses := seen{}
+	addresses := strictyaml.Seen{}
 	for i, p := range t.Portals {
 		at := n.Key("portals")
 		if at.Given() {
 			at = at.List(maxPortals)[i].Key("address")
 		}
-		addresses.once(at, p.Address, p.Address)
+		addresses.Once(at, p.Address, p.Address)
 		if nvme, ok := doors[p.Address]; ok && nvme != t.NVMe {
 			at.Fail("%s serves iSCSI or NVMe/TCP, not both", p.Address)
 		}
@@ -76,10 +66,10 @@ func (t *Target) checkPortals(n strictyaml.Node, doors map[string]bool) {
 }
 
 func (t *Target) checkGroups(n strictyaml.Node) {
-	ids := seen{}
+	ids := strictyaml.Seen{}
 	for i, g := range t.Groups {
 		at := n.Key("groups").List(maxPortals)[i].Key("id")
-		ids.once(at, "this group", fmt.Sprint(g.ID, g.ANAGroup))
+		ids.Once(at, "this group", fmt.Sprint(g.ID, g.ANAGroup))
 		used := false
 		for _, p := range t.Portals {
 			used = used || p.Group == g.ID
@@ -90,20 +80,20 @@ func (t *Target) checkGroups(n strictyaml.Node) {
 	}
 }
 
-func (t *Target) checkLUNs(n strictyaml.Node, files, ids seen) {
-	numbers, k := seen{}, t.keys()
+func (t *Target) checkLUNs(n strictyaml.Node, files, ids strictyaml.Seen) {
+	numbers, k := strictyaml.Seen{}, t.keys()
 	for i, l := range t.LUNs {
 		at := n.Key(k.units).List(maxLUNs)[i]
-		numbers.once(at.Key(k.number), fmt.Sprintf("%s %d", k.unit, l.Number), fmt.Sprint(l.Number))
+		numbers.Once(at.Key(k.number), fmt.Sprintf("%s %d", k.unit, l.Number), fmt.Sprint(l.Number))
 		if l.Store.File != "" {
-			files.once(at.Key("store").Key("file"), l.Store.File, l.Store.File)
+			files.Once(at.Key("store").Key("file"), l.Store.File, l.Store.File)
 		}
 		if l.Identity != (scsi.Identity{}) {
-			ids.once(at.Key("wwid"), "this identity", l.Identity.NAA+l.Identity.EUI)
+			ids.Once(at.Key("wwid"), "this identity", l.Identity.NAA+l.Identity.EUI)
 		}
 		for key, id := range map[string]string{"uuid": l.NVMe.UUID, "nguid": l.NVMe.NGUID, "eui64": l.NVMe.EUI64} {
 			if id != "" {
-				ids.once(at.Key(key), "this identity", id)
+				ids.Once(at.Key(key), "this identity", id)
 			}
 		}
 	}
