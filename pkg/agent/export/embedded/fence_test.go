@@ -37,6 +37,7 @@ type story struct {
 	stays    []backend.Connection // one, or nobody
 	revoke   func(ctx context.Context) error
 	again    func() backend.Connection // the evicted node's next publication
+	end      func() error              // of the volume
 	g        *gated
 	length   int // bytes of a write
 
@@ -56,6 +57,7 @@ func newStory(r *rig, of func(identity string) *gated, round int, shared bool) *
 		s.stays = []backend.Connection{r.connection(e, stays[0])}
 	}
 	r.ensure(e, append(stays, evicted)...)
+	s.end = func() error { return r.x.Remove(within(r.t), e.Volume, e.Identity) }
 	s.revoke = func(ctx context.Context) error {
 		e.Access = stays
 		_, err := r.x.Ensure(ctx, e)
@@ -224,7 +226,7 @@ func (s *story) play(round int) {
 	if n := s.late.Load(); n != 0 {
 		s.t.Errorf("round %d: %d writes landed after it had returned", round, n)
 	}
-	if err := s.x.Remove(within(s.t), backend.ID{}, s.identity); err != nil || s.t.Failed() {
+	if err := s.end(); err != nil || s.t.Failed() {
 		s.t.Fatal(err)
 	}
 }
@@ -283,6 +285,9 @@ func publishedStory(r *rig, b backend.Backend, of func(identity string) *gated, 
 		revoke: func(ctx context.Context) error { return b.Unpublish(ctx, v.ID, "node1") }}
 	if shared {
 		s.stays = []backend.Connection{publish(2)}
+	}
+	s.end = func() error {
+		return errors.Join(b.Unpublish(within(r.t), v.ID, ""), b.DeleteVolume(within(r.t), v.ID))
 	}
 	s.begin(of, round)
 	return s
