@@ -146,6 +146,14 @@ func (r *rig) message() string {
 	return c.Message
 }
 
+// stored is what the storage has.
+func (r *rig) stored(off, n uint64) []byte {
+	r.Helper()
+	b := make([]byte, n)
+	r.must(r.ram.ReadAt(b, off))
+	return b
+}
+
 // overBoth tells a story over each transport.
 func overBoth(t *testing.T, story func(r *rig)) {
 	t.Run("iSCSI", func(t *testing.T) { story(newRig(t, &target.Config{})) })
@@ -155,7 +163,7 @@ func overBoth(t *testing.T, story func(r *rig)) {
 func TestAFileSystemIsMadeOnTheStorage(t *testing.T) {
 	overBoth(t, func(r *rig) {
 		r.must(r.node.Stage(r.Context(), r.request(nil)))
-		if magic := r.ram.View(1024+0x38, 2); magic[0] != 0x53 || magic[1] != 0xef {
+		if magic := r.stored(1024+0x38, 2); magic[0] != 0x53 || magic[1] != 0xef {
 			r.Errorf("no ext4 on the storage: %x", magic)
 		}
 		r.until("both paths", func() bool { return r.message() == "2 paths work" })
@@ -205,7 +213,7 @@ func TestAnotherVolumeIsRefused(t *testing.T) {
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
 		defer cancel()
 		r.want(r.node.Stage(ctx, q), volume.ErrIdentity)
-		for _, b := range r.ram.View(0, size) {
+		for _, b := range r.stored(0, size) {
 			if b != 0 {
 				r.Fatal("something was written to it")
 			}
