@@ -70,8 +70,5 @@ func TestNodesUnderLoadSeeNothingOfAQuietVolumeButTime(t *testing.T) {
 		if err := p.Stop(); err != nil {
 			t.Error(err)
 		}
-		if s, _ := r.x.Sessions(within(t)); len(s) != 2 {
-			t.Errorf("sessions came or went: %v", s)
-		}
 	})
 }
