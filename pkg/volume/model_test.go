@@ -8,7 +8,7 @@ import (
 )
 
 // sequences is how many are played; what CI plays takes seconds.
-var sequences = flag.Int("volume.sequences", 10, "random sequences of 100 calls each")
+var sequences = flag.Int("volume.sequences", 5, "random sequences of 100 calls each")
 
 // model is what a volume should be: slow and obvious.
 type model struct {

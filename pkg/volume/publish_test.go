@@ -84,6 +84,21 @@ func TestSecretsAreRenewedAtPublish(t *testing.T) {
 	}
 }
 
+func TestASecretAboutSomethingElseTakesNothingAway(t *testing.T) {
+	r := newRig(t)
+	l := r.s.create("a", 64<<20)
+	q := r.request("a")
+	q.Secrets = Secrets{"node.session.auth.password": "first"}
+	r.must(r.Stage(t.Context(), q))
+	p := r.publish("a", "pod")
+	p.Secrets = Secrets{"other": "x"}
+	r.must(r.Publish(t.Context(), p))
+	r.must(r.Stage(t.Context(), r.request("a")))
+	if l.lastSecret["node.session.auth.password"] != "first" {
+		t.Error("the secret of the login is gone")
+	}
+}
+
 func TestAPublicationOfAnotherEpochFailsTheDevice(t *testing.T) {
 	r := newRig(t)
 	r.stagedVolume("a")

@@ -62,9 +62,17 @@ func (n *Node) apply(st *state) error {
 }
 
 // renewed makes secrets those of logins to come: for this process, and the next.
-func (n *Node) renewed(st *state, s Secrets) (*state, error) {
+// Keys that are not given keep their value: the call's Secret may be about
+// something else.
+func (n *Node) renewed(st *state, given Secrets) (*state, error) {
+	s := Secrets{}
+	maps.Copy(s, st.secrets)
+	maps.Copy(s, given)
 	if maps.Equal(st.secrets, s) {
 		return st, nil
+	}
+	if err := s.check(); err != nil {
+		return st, err
 	}
 	if st.dev != nil {
 		if err := st.dev.Renew(s); err != nil {
