@@ -3,10 +3,13 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
+	"github.com/csi-mpath/csi-mpath/pkg/agent/export"
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
 	"github.com/csi-mpath/csi-mpath/pkg/secret"
 	"github.com/csi-mpath/csi-mpath/test/node"
@@ -31,7 +34,12 @@ func TestOnlyTheRightSecretsOpen(t *testing.T) {
 		v, a, open := file(t), s.access(1, 1), s.access(2, 1)
 		right, wrong := s.auth(1), s.auth(2)
 		a.Auth = right
-		s.ensure(v, a, open)
+		v.Access = []export.Access{a, open}
+		if _, err := s.Ensure(s.ctx(), v); errors.Is(err, backend.ErrUnsupported) && s.kind.name == "nvmet" && os.Getenv("CSI_MPATH_VM_KERNEL") == "6.1" {
+			return // Debian's 6.1 is built without it, and says so
+		} else if err != nil {
+			t.Fatal(err)
+		}
 		s.dial(v, a, 0)
 		s.dial(v, open, 1) // who has no secret needs none
 		for name, auth := range map[string]backend.Auth{"none": {}, "another": wrong,

@@ -2,6 +2,8 @@ package nvmet
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"github.com/csi-mpath/csi-mpath/pkg/agent/export"
 	"github.com/csi-mpath/csi-mpath/pkg/agent/export/configfs"
@@ -83,6 +85,9 @@ func (x *Exporter) host(e *configfs.Edit, nqn string, a *export.Access) {
 	p := hostPath(a.Initiator)
 	e.Dir(p)
 	if keys := a.Auth.DHCHAP; keys.Host != "" {
+		if e.Err() == nil && !slices.Contains(e.List(p), "dhchap_key") {
+			e.Fail(fmt.Errorf("%w: this kernel's NVMe target cannot ask %s for a secret (CONFIG_NVME_TARGET_AUTH)", backend.ErrUnsupported, a.Initiator))
+		}
 		e.Secret(p.Add("dhchap_key"), string(keys.Host), "")
 		if keys.Controller != "" {
 			e.Secret(p.Add("dhchap_ctrl_key"), string(keys.Controller), "")

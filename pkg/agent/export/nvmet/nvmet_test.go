@@ -173,3 +173,17 @@ func TestTwoPortalsInOneGroupAreRefused(t *testing.T) {
 		t.Errorf("got %v, want ErrInvalid", err)
 	}
 }
+
+func TestAKernelThatCannotAuthenticateLetsNobodyInWithASecret(t *testing.T) {
+	s := subject(t)
+	s.Tree.Lack("dhchap_key")
+	v := s.Volume(1, 1)
+	if _, err := s.Ensure(t.Context(), v); !errors.Is(err, backend.ErrUnsupported) {
+		t.Errorf("got %v, want ErrUnsupported", err)
+	}
+	if links, err := s.Tree.List(t.Context(), allowedPath(s.Target(v.Identity, v.Access[0].Initiator))); err != nil || len(links) > 0 {
+		t.Errorf("lets in %v, %v", links, err)
+	}
+	v.Access[0].Auth = backend.Auth{}
+	ensure(t, s, v)
+}

@@ -97,8 +97,8 @@ func (t *Tree) FailAfter(n int) {
 	t.fuse = n
 }
 
-// Lack makes access lists from now on come without an attribute, as on an older
-// kernel: "attrib/authentication".
+// Lack makes access lists or hosts from now on come without an attribute, as on an
+// older kernel: "attrib/authentication", "dhchap_key".
 func (t *Tree) Lack(attribute string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -168,11 +168,14 @@ func (t *Tree) Mkdir(_ context.Context, p configfs.Path) error {
 	})
 }
 
-// lose removes an attribute from a group of an access list.
+// lose removes an attribute from an access list's group, or from a host.
 func (n *node) lose(attribute string) {
-	group, name, _ := strings.Cut(attribute, "/")
-	if g := n.dirs[group]; g != nil && n.kind == acl {
-		delete(g.attrs, name)
+	group, name, below := strings.Cut(attribute, "/")
+	switch {
+	case below && n.kind == acl && n.dirs[group] != nil:
+		delete(n.dirs[group].attrs, name)
+	case !below && n.kind == host:
+		delete(n.attrs, attribute)
 	}
 }
 
