@@ -29,6 +29,7 @@ func TestAPublishedVolumeIsNotUnstaged(t *testing.T) {
 	if !strings.Contains(err.Error(), r.publish("a", "pod").Target) {
 		t.Errorf("%v does not say where", err)
 	}
+	r.must(r.Publish(t.Context(), r.publish("a", "pod2"))) // nothing of it was taken away
 }
 
 // Report dell/csm#2010: a flush that fails is an error, and a retry completes.
