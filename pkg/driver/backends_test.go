@@ -116,6 +116,9 @@ func TestAConfigurationThatCannotBeIsRefused(t *testing.T) {
 		"no initiator's name": good + "nodes:\n  a: {nvme: iqn.2000-01.x:a}\n",
 		"no node's name":      good + "nodes:\n  ../a: {}\n",
 		"an empty label":      good + "  topology: {rack: ''}\n",
+		"a second document":   good + "---\ncluster: d\n",
+		"another case":        strings.Replace(good, "cluster", "Cluster", 1),
+		"no initiator":        good + "nodes:\n  a: {iscsi: ''}\n",
 	} {
 		if _, err := ParseConfig([]byte(text)); err == nil {
 			t.Errorf("%s was taken", what)

@@ -1,14 +1,10 @@
 package driver
 
 import (
-	"fmt"
 	"net"
-	"path/filepath"
-	"strings"
-
-	"sigs.k8s.io/yaml"
 
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
+	"github.com/csi-mpath/csi-mpath/pkg/strictyaml"
 	"github.com/csi-mpath/csi-mpath/pkg/volume/attrs"
 )
 
@@ -16,119 +12,107 @@ import (
 type Config struct {
 	// Cluster names the cluster: the UID of its namespace kube-system. Nodes' names
 	// at the storage are made of it.
-	Cluster  string          `json:"cluster"`
-	Backends []BackendConfig `json:"backends"`
+	Cluster  string
+	Backends []BackendConfig
 	// Nodes that do not have the names that are made for them.
-	Nodes map[string]NodeNames `json:"nodes,omitempty"`
+	Nodes map[string]NodeNames
 }
 
 // BackendConfig is one backend.
 type BackendConfig struct {
-	Name string `json:"name"`
+	Name string
 	// Agent is how a storage host's agent is reached.
-	Agent *AgentConfig `json:"agent"`
+	Agent *AgentConfig
 	// Topology are the labels of nodes that reach it; empty: all nodes do.
-	Topology map[string]string `json:"topology,omitempty"`
+	Topology map[string]string
 }
 
 // AgentConfig is how an agent is reached: an address, and files of certificates.
 type AgentConfig struct {
-	Address     string `json:"address"`              // host:port
-	ServerName  string `json:"serverName,omitempty"` // in its certificate; empty: Address's host
-	CA          string `json:"ca"`
-	Certificate string `json:"certificate"`
-	Key         string `json:"key"`
+	Address     string // host:port
+	ServerName  string // in its certificate; empty: Address's host
+	CA          string
+	Certificate string
+	Key         string
 }
 
 // NodeNames are a node's names at the storage; empty ones are made.
 type NodeNames struct {
-	ISCSI string `json:"iscsi,omitempty"`
-	NVMe  string `json:"nvme,omitempty"`
+	ISCSI string
+	NVMe  string
 }
 
 // ParseConfig reads a configuration: unknown and doubled keys are errors.
 func ParseConfig(b []byte) (Config, error) {
-	var c Config
-	if len(b) > maxConfig {
-		return c, fmt.Errorf("%d bytes, at most %d", len(b), maxConfig)
-	}
-	if err := yaml.UnmarshalStrict(b, &c); err != nil {
+	n, err := strictyaml.Parse(b, maxConfig)
+	if err != nil {
 		return Config{}, err
 	}
-	return c, c.check()
+	n.Object("cluster", "backends", "nodes")
+	c := Config{Cluster: n.Want("cluster").Text(maxCluster)}
+	names := strictyaml.Seen{}
+	for _, e := range n.Key("backends").List(maxBackends) {
+		x := parseBackend(e)
+		names.Once(e.Key("name"), "backend", x.Name)
+		c.Backends = append(c.Backends, x)
+	}
+	c.Nodes = parseNodes(n.Key("nodes"))
+	if n.Err() != nil {
+		return Config{}, n.Err()
+	}
+	return c, nil
 }
 
-// check refuses what could not work.
-func (c *Config) check() error {
-	if c.Cluster == "" || len(c.Cluster) > maxCluster {
-		return fmt.Errorf("cluster: want 1..%d bytes: the UID of the namespace kube-system", maxCluster)
-	}
-	if len(c.Backends) > maxBackends || len(c.Nodes) > maxNodeNames {
-		return fmt.Errorf("%d backends and %d nodes, at most %d and %d", len(c.Backends), len(c.Nodes), maxBackends, maxNodeNames)
-	}
-	seen := map[string]bool{}
-	for i, b := range c.Backends {
-		if err := b.check(); err != nil {
-			return fmt.Errorf("backends[%d] %q: %w", i, b.Name, err)
-		}
-		if seen[b.Name] {
-			return fmt.Errorf("backends[%d]: there are two called %q", i, b.Name)
-		}
-		seen[b.Name] = true
-	}
-	return c.checkNodes()
-}
-
-func (b *BackendConfig) check() error {
+func parseBackend(n strictyaml.Node) BackendConfig {
+	n.Object("name", "agent", "topology")
+	b := BackendConfig{Name: n.Want("name").Text(attrs.MaxBackend)}
 	if !backend.ValidName(b.Name, attrs.MaxBackend) {
-		return fmt.Errorf("name: want 1..%d of a-z, 0-9 and inner hyphens", attrs.MaxBackend)
+		n.Key("name").Fail("%q: want 1..%d of a-z, 0-9 and inner hyphens", b.Name, attrs.MaxBackend)
 	}
-	if len(b.Topology) > maxTopology {
-		return fmt.Errorf("topology: %d segments, at most %d", len(b.Topology), maxTopology)
-	}
-	for k, v := range b.Topology {
-		if k == "" || v == "" {
-			return fmt.Errorf("topology: %q: %q: want a label and its value", k, v)
+	b.Agent = parseAgent(n.Want("agent"))
+	labels := n.Key("topology")
+	for _, k := range labels.Names(maxTopology) {
+		if b.Topology == nil {
+			b.Topology = map[string]string{}
 		}
+		b.Topology[k] = labels.Want(k).Text(maxLabel)
 	}
-	if b.Agent == nil {
-		return fmt.Errorf("agent is missing: the address and certificates of its storage host")
-	}
-	return b.Agent.check()
+	return b
 }
 
-func (a *AgentConfig) check() error {
+func parseAgent(n strictyaml.Node) *AgentConfig {
+	n.Object("address", "serverName", "ca", "certificate", "key")
+	a := &AgentConfig{Address: n.Want("address").Text(maxAddress), ServerName: n.Key("serverName").Text(maxAddress),
+		CA: n.Want("ca").AbsPath(), Certificate: n.Want("certificate").AbsPath(), Key: n.Want("key").AbsPath()}
 	if host, port, err := net.SplitHostPort(a.Address); err != nil || host == "" || port == "" {
-		return fmt.Errorf("agent.address %q: want host:port", a.Address)
+		n.Key("address").Fail("%q: want host:port", strictyaml.Cut(a.Address))
 	}
-	for key, file := range map[string]string{"ca": a.CA, "certificate": a.Certificate, "key": a.Key} {
-		if !filepath.IsAbs(file) || len(file) > maxPath || strings.ContainsRune(file, 0) {
-			return fmt.Errorf("agent.%s %q: want the absolute name of a file", key, file)
-		}
-	}
-	return nil
+	return a
 }
 
-// checkNodes refuses names that are no names, or that two nodes would have: their
+// parseNodes refuses names that are no names, or that two nodes would have: their
 // writes could not be told apart (I9).
-func (c *Config) checkNodes() error {
-	owner := map[string]string{}
-	for node, n := range c.Nodes {
+func parseNodes(n strictyaml.Node) map[string]NodeNames {
+	all, taken := map[string]NodeNames{}, strictyaml.Seen{}
+	for _, node := range n.Names(maxNodeNames) {
+		e := n.Key(node)
+		e.Object("iscsi", "nvme")
 		if err := backend.CheckNode(node); err != nil {
-			return err
+			e.Fail("%v", err)
 		}
-		for transport, name := range map[backend.Transport]string{backend.ISCSI: n.ISCSI, backend.NVMe: n.NVMe} {
-			if name == "" {
-				continue
-			}
-			if err := backend.CheckInitiator(transport, name); err != nil {
-				return fmt.Errorf("node %s: %w", node, err)
-			}
-			if other, taken := owner[name]; taken {
-				return fmt.Errorf("nodes %s and %s both have the name %s at the storage: give each its own", node, other, name)
-			}
-			owner[name] = node
-		}
+		all[node] = NodeNames{ISCSI: parseInitiator(e.Key("iscsi"), backend.ISCSI, taken), NVMe: parseInitiator(e.Key("nvme"), backend.NVMe, taken)}
 	}
-	return nil
+	return all
+}
+
+func parseInitiator(n strictyaml.Node, t backend.Transport, taken strictyaml.Seen) string {
+	if !n.Given() {
+		return ""
+	}
+	name := n.Text(backend.MaxInitiator)
+	if err := backend.CheckInitiator(t, name); err != nil {
+		n.Fail("%v", err)
+	}
+	taken.Once(n, "a node with the name", name)
+	return name
 }

@@ -9,7 +9,8 @@ const (
 	maxNodeNames  = 5000 // nodes whose initiators are named in the configuration
 	maxTopology   = 16   // segments of one backend
 	maxCluster    = 128  // bytes of the cluster's name
-	maxPath       = 4096 // bytes of a file's name, or an address
+	maxAddress    = 300  // bytes of an address, or of a server's name
+	maxLabel      = 63   // bytes of a label's value (Kubernetes)
 	maxEntries    = 500  // of one answer
 	maxMessage    = 4 << 20
 	maxStreams    = 256              // calls at a time on one connection

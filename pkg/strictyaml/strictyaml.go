@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"net/netip"
 	"path"
@@ -115,6 +116,19 @@ func (n Node) Object(known ...string) {
 		slices.Sort(strange)
 		n.Key(Cut(strange[0])).Fail("unknown key; known here: %s", strings.Join(known, ", "))
 	}
+}
+
+// Names are the keys, sorted, of a mapping of up to most that has names for keys.
+func (n Node) Names(most int) []string {
+	if !n.Given() {
+		return nil
+	}
+	m, ok := n.v.(map[string]any)
+	if !ok || len(m) > most {
+		n.Fail("is %s, want a mapping of up to %d", kind(n.v), most)
+		return nil
+	}
+	return slices.Sorted(maps.Keys(m))
 }
 
 // List is the elements of a list of up to most.

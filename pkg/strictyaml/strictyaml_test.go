@@ -74,3 +74,19 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestNamesAreTheKeysOfAMappingThatIsNotTooLarge(t *testing.T) {
+	for text, want := range map[string]string{"a: {q: 1, p: 2}": "p q", "a: {}": "", "b: 1": "", "a: {p: 1, q: 2, r: 3}": "!", "a: [x]": "!", "a: x": "!"} {
+		n, err := Parse([]byte(text), 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(n.Key("a").Names(2), " ")
+		if n.Err() != nil {
+			got = "!"
+		}
+		if got != want {
+			t.Errorf("%s: got %q, %v; want %q", text, got, n.Err(), want)
+		}
+	}
+}
