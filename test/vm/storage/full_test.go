@@ -18,9 +18,9 @@ import (
 	"github.com/csi-mpath/csi-mpath/test/vm/rig"
 )
 
-// fullPool is what the kernel says of a pool that runs full, and of the writes
-// that failed for it.
-var fullPool = regexp.MustCompile(`device-mapper: thin: .*(low water mark|no free data space|out-of-data-space|switching pool)|critical space allocation error|MODE SENSE`)
+// fullPool is what the kernel says of a pool that runs full, and its iSCSI target of
+// the writes that failed for it: 3 is no space.
+var fullPool = regexp.MustCompile(`device-mapper: thin: .*(low water mark|no free data space|out-of-data-space|switching pool)|critical space allocation error|bio error: [0-9a-f]+, +err: 3`)
 
 const (
 	mib       = 1 << 20
