@@ -148,9 +148,9 @@ func (f *nodeFlags) run(ctx context.Context) error {
 	return errors.Join(err, unsettled(volumes.Close(last)))
 }
 
-// leaveWithin bounds the end: what is not answered by then comes again to the next
-// process.
-const leaveWithin = 20 * time.Second
+// leaveWithin bounds the end, also of a machine whose network went first: what is not
+// answered by then comes again to the next process.
+const leaveWithin = 8 * time.Second
 
 func (f *nodeFlags) open() (*volume.Node, error) {
 	opener := attach.New(attach.Config{State: f.state, Face: attach.Kernel(device.Attachment(f.attach)),

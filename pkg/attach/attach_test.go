@@ -65,12 +65,15 @@ func newRig(t *testing.T, cfg *target.Config) *rig {
 	r.machine, err = attachtest.New(r.dir)
 	r.must(err)
 	r.start()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		_ = r.node.Close(ctx)
-	})
+	t.Cleanup(r.end)
 	return r
+}
+
+// end is that of the process.
+func (r *rig) end() {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_ = r.node.Close(ctx)
 }
 
 func (r *rig) start() {

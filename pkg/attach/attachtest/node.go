@@ -79,6 +79,16 @@ func (n *Node) Devices() int {
 	return len(n.left)
 }
 
+// Disk is the block device of a volume, nil if it has none.
+func (n *Node) Disk(volume string) mounttest.Disk {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if d := n.left[volume]; d != nil {
+		return d
+	}
+	return nil
+}
+
 func (n *Node) remove(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -127,7 +137,7 @@ func (d *device) Detach(ctx context.Context) error {
 
 // Leave keeps the block device.
 func (d *device) Leave(ctx context.Context) error {
-	d.d.serve(nil, nil)
+	defer d.d.serve(nil, nil) // a kernel does not hang up
 	return d.Device.Leave(ctx)
 }
 
@@ -135,20 +145,19 @@ func (d *device) Leave(ctx context.Context) error {
 type disk struct {
 	path string
 
-	dev atomic.Pointer[volume.Device] // asked without mu, which a request may hold long
+	// dev and client are changed without mu, which a request may hold long. client is
+	// nil while nobody serves the disk.
+	dev    atomic.Pointer[volume.Device]
+	client atomic.Pointer[nbdtest.Client]
 
-	mu     sync.Mutex
-	client *nbdtest.Client // nil: nobody serves it
+	mu sync.Mutex // a request
 }
 
 func (d *disk) serve(dev *volume.Device, c *nbdtest.Client) {
 	d.dev.Store(dev)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.client != nil {
-		_ = d.client.Close()
+	if old := d.client.Swap(c); old != nil {
+		_ = old.Close()
 	}
-	d.client = c
 }
 
 // Size implements mounttest.Disk.
@@ -212,10 +221,11 @@ func (d *disk) part(b []byte, off int64, f func(whole, part []byte) (write bool)
 }
 
 func (d *disk) do(cmd proto.Command, off uint64, n uint32, payload []byte) (nbdtest.Answer, error) {
-	if d.client == nil {
+	c := d.client.Load()
+	if c == nil {
 		return nbdtest.Answer{}, fmt.Errorf("%s: nobody serves it", d.path)
 	}
-	a, err := d.client.Do(cmd, 0, off, n, payload)
+	a, err := c.Do(cmd, 0, off, n, payload)
 	if err == nil && a.Errno != 0 {
 		err = fmt.Errorf("%s: NBD error %v", d.path, a.Errno)
 	}
