@@ -65,7 +65,11 @@ func (o *Opener) Open(ctx context.Context, c volume.DeviceConfig) (volume.Device
 	}
 	dev, err := device.Open(ctx, cfg)
 	if err != nil {
-		return nil, classify(err)
+		err = classify(err)
+		if errors.Is(err, volume.ErrDenied) && unproven(c) {
+			err = fmt.Errorf("%w; %s, if it asks for secrets", err, noSecrets(c))
+		}
+		return nil, err
 	}
 	srv := nbd.NewServer(map[string]nbd.Export{dev.Name(): dev}, nbd.Config{}, nil)
 	s, err := o.cfg.Face.attach(ctx, dev, srv)

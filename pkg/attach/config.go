@@ -55,10 +55,21 @@ func possible(c volume.DeviceConfig) error {
 		return fmt.Errorf("%w: lanes %d and sessionsPerPath %d: use 1", volume.ErrUnsupported, s.Lanes, s.SessionsPerPath)
 	case c.Attached.Transport == backend.ISCSI && (s.HeaderDigest || s.DataDigest):
 		return fmt.Errorf("%w: headerDigest and dataDigest over iSCSI: use none", volume.ErrUnsupported)
-	case c.Attached.CHAP && len(c.Secrets) == 0:
-		return fmt.Errorf("%w: its storage wants secrets, and the call has none: name a Secret in nodeStageSecretRef, or in the StorageClass", volume.ErrInvalid)
+	case c.Attached.CHAP && unproven(c):
+		return fmt.Errorf("%w: its storage wants secrets, and %s", volume.ErrInvalid, noSecrets(c))
 	}
 	return nil
+}
+
+// unproven: the call has nothing that the storage could be told.
+func unproven(c volume.DeviceConfig) bool {
+	a, err := attrs.Auth(c.Attached.Transport, c.Secrets)
+	return err == nil && a == backend.Auth{}
+}
+
+// noSecrets says what is missing, and where it goes.
+func noSecrets(c volume.DeviceConfig) string {
+	return fmt.Sprintf("the call has none: name a Secret with %s in nodeStageSecretRef, or in the StorageClass", attrs.Keys(c.Attached.Transport))
 }
 
 // protocol is which volume, and as whom.

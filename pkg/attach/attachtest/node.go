@@ -113,7 +113,7 @@ func (d *device) Path() string { return d.d.path }
 // Flush goes to the storage.
 func (d *device) Flush(ctx context.Context) error {
 	done := make(chan error, 1)
-	go func() { done <- d.d.flush() }()
+	go func() { done <- d.d.Flush() }()
 	select {
 	case err := <-done:
 		return err
@@ -232,7 +232,8 @@ func (d *disk) do(cmd proto.Command, off uint64, n uint32, payload []byte) (nbdt
 	return a, err
 }
 
-func (d *disk) flush() error {
+// Flush is that of the block device.
+func (d *disk) Flush() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_, err := d.do(proto.CmdFlush, 0, 0, nil)
