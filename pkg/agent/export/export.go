@@ -44,9 +44,9 @@ type Exporter interface {
 	// Resize tells initiators that the backing is e.Size bytes long now.
 	Resize(ctx context.Context, e Export) error
 	// Quiesce holds back all writes of a volume, and returns when those begun are
-	// in the backing, durably; resume lets them go on. backend.ErrUnsupported
-	// where the transport has no such thing. A volume that is not exported is
-	// quiet.
+	// in the backing, durably; resume lets them go on. A volume that is not
+	// exported is quiet. An exporter that has no such thing says
+	// backend.ErrUnsupported, whatever the volume.
 	Quiesce(ctx context.Context, identity string) (resume func(), err error)
 	// Exported lists what is served under our names, for the reconciler: also what
 	// nobody knows any more.
@@ -94,14 +94,7 @@ type Session struct {
 	Portal    string // address, as in Portals; "" if it is not known
 }
 
-// CannotQuiesce is Quiesce of an exporter that cannot hold writes back: only what
-// it does not serve is quiet.
-func CannotQuiesce(served bool, err error, kind string) (resume func(), _ error) {
-	if err == nil && served {
-		err = fmt.Errorf("%w: the kernel's target, %s, cannot hold writes back", backend.ErrUnsupported, kind)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return func() {}, nil
+// CannotQuiesce is Quiesce of an exporter that cannot hold writes back.
+func CannotQuiesce(kind string) (resume func(), _ error) {
+	return nil, fmt.Errorf("%w: the kernel's target, %s, cannot hold writes back", backend.ErrUnsupported, kind)
 }

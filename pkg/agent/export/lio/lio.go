@@ -87,9 +87,8 @@ func (x *Exporter) Portals() []backend.Portal { return x.portals }
 func (x *Exporter) Target(identity, _ string) string { return export.Target(backend.ISCSI, identity) }
 
 // Quiesce is not something that LIO can.
-func (x *Exporter) Quiesce(ctx context.Context, identity string) (func(), error) {
-	e := configfs.NewEdit(ctx, x.fs)
-	return export.CannotQuiesce(e.Has(targetPath(identity)), e.Err(), x.Kind())
+func (x *Exporter) Quiesce(context.Context, string) (func(), error) {
+	return export.CannotQuiesce(x.Kind())
 }
 
 // Close leaves to the kernel what it serves.
