@@ -38,6 +38,10 @@ type Exporter interface {
 	// when ctx ends first, the access is revoked and the drain is not known to be
 	// over: the error is backend.ErrBusy, and the next call goes on.
 	Ensure(ctx context.Context, e Export) (changed bool, err error)
+	// Revoke is the part of Ensure that puts out who is not in stay, and waits as it
+	// does. It needs no backing, and leaves all else as it is: what is wrong with a
+	// volume must not keep in who has lost it.
+	Revoke(ctx context.Context, volume backend.ID, identity string, stay []string) error
 	// Remove ends the volume's export, as Ensure with nobody in Access does, and
 	// lets go of the backing. It succeeds if there is none.
 	Remove(ctx context.Context, volume backend.ID, identity string) error

@@ -90,6 +90,24 @@ func (x *fake) Ensure(ctx context.Context, e export.Export) (bool, error) {
 	return !had || !reflect.DeepEqual(old, e), x.drain(ctx, e.Identity)
 }
 
+func (x *fake) Revoke(ctx context.Context, _ backend.ID, identity string, stay []string) error {
+	x.mu.Lock()
+	e, had := x.served[identity]
+	var left []export.Access
+	for _, a := range e.Access {
+		if slices.Contains(stay, a.Initiator) {
+			left = append(left, a)
+		} else {
+			x.draining[identity] = append(x.draining[identity], a.Initiator)
+		}
+	}
+	if e.Access = left; had {
+		x.served[identity] = e
+	}
+	x.mu.Unlock()
+	return x.drain(ctx, identity)
+}
+
 // drain waits for what those without access sent.
 func (x *fake) drain(ctx context.Context, identity string) error {
 	x.mu.Lock()

@@ -13,7 +13,7 @@ var Points = []string{
 	"keeper.unpublish.marked", "keeper.unpublish.settled",
 	"keeper.fence.marked", "keeper.fence.revoked",
 	"keeper.unfence.lifted",
-	"keeper.settle.activated", "keeper.settle.ensured", "keeper.settle.removed",
+	"keeper.settle.activated", "keeper.settle.ensured", "keeper.settle.revoked", "keeper.settle.removed",
 	"keeper.settle.deactivated", "keeper.settle.forgotten",
 	"keeper.restore.listed",
 }

@@ -35,7 +35,9 @@ func TestPointsAreThoseThatVerbsComeTo(t *testing.T) {
 func everyVerb(t *testing.T, r *rig) {
 	t.Helper()
 	ctx, v := t.Context(), r.create("v")
-	r.publish(to(v.ID, "n"))
+	r.publish(shared(v.ID, "n"))
+	r.publish(shared(v.ID, "m"))
+	r.unpublish(v.ID, "m")
 	s, err := r.b.CreateSnapshot(ctx, backend.CreateSnapshot{Name: "s", Of: v.ID})
 	if err != nil {
 		t.Fatal(err)

@@ -32,7 +32,11 @@ func (v *view) Publish(ctx context.Context, r backend.Publish) (backend.Connecti
 	if err != nil {
 		return backend.Connection{}, err
 	}
-	if _, err = v.k.settle(ctx, p, next, o); err != nil {
+	live, err := v.k.revoke(ctx, p, next)
+	if err == nil {
+		_, err = v.k.serve(ctx, p, live, o)
+	}
+	if err != nil {
 		if hopeless(err) {
 			v.k.takeBack(ctx, p, old, next, o, r.Node)
 		}
@@ -101,7 +105,10 @@ func (k *Keeper) takeBack(ctx context.Context, p *pool, old, next record, o stor
 	}
 	err := k.journal.write(next)
 	if err == nil {
-		_, err = k.settle(ctx, p, next, o)
+		next, err = k.revoke(ctx, p, next)
+	}
+	if err == nil {
+		_, err = k.serve(ctx, p, next, o)
 	}
 	if err != nil {
 		k.log.Warn("publication not taken back", "volume", next.volume.String(), "node", node, "error", err)
@@ -147,17 +154,28 @@ func (v *view) unpublish(ctx context.Context, p *pool, id backend.ID, node strin
 		}
 		faultpoint.Here("keeper.unpublish.marked")
 	}
-	var o store.Object
-	if len(next.live().pubs) > 0 { // otherwise a store that cannot be read keeps nobody in
-		if o, err = p.store.Object(ctx, id.Object); ifThere(err) != nil {
-			return err
-		}
-	}
-	if _, err := v.k.settle(ctx, p, next, o); err != nil {
+	live, err := v.k.revoke(ctx, p, next)
+	if err != nil {
 		return err
 	}
 	faultpoint.Here("keeper.unpublish.settled")
+	v.k.serveRest(ctx, p, live)
 	return nil
+}
+
+// serveRest serves those that an unpublished node leaves behind. What fails is the
+// reconciler's: it is not the node's, who is out.
+func (k *Keeper) serveRest(ctx context.Context, p *pool, live record) {
+	if len(live.pubs) == 0 {
+		return
+	}
+	o, err := p.store.Object(ctx, live.volume.Object)
+	if err == nil {
+		_, err = k.serve(ctx, p, live, o)
+	}
+	if err != nil {
+		k.log.Warn("volume not as it should be", "volume", live.volume.String(), "error", err)
+	}
 }
 
 // unpublishUnknown: the journal knows of nobody. If it was lost, kernel exports
@@ -170,7 +188,8 @@ func (v *view) unpublishUnknown(ctx context.Context, p *pool, id backend.ID) err
 	if err := p.unexport(ctx, id, o.Labels.Identity); err != nil {
 		return err
 	}
-	return ifThere(p.store.Deactivate(ctx, id.Object))
+	v.k.deactivate(ctx, p, id)
+	return nil
 }
 
 // Publications implements backend.Backend.

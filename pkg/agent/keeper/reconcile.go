@@ -154,12 +154,16 @@ func (k *Keeper) settleOne(ctx context.Context, id backend.ID, inv inventory) (c
 	if err != nil || len(r.pubs) == 0 {
 		return false, err
 	}
+	revoking := r
+	if r, err = k.revoke(ctx, p, r); err != nil || len(r.pubs) == 0 {
+		return false, err
+	}
 	o, there := inv[id]
 	if !there || k.locks.noted(id.Object) {
 		if o, err = p.store.Object(ctx, id.Object); err != nil && !errors.Is(err, backend.ErrNotFound) {
 			return false, err
 		}
 	}
-	changed, err = k.settle(ctx, p, r, o)
-	return changed && len(r.live().pubs) == len(r.pubs), err
+	changed, err = k.serve(ctx, p, r, o)
+	return changed && len(r.pubs) == len(revoking.pubs), err // a revocation is no repair
 }

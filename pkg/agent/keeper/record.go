@@ -101,6 +101,14 @@ func (r record) live() record {
 	return r
 }
 
+// initiators are who its publications let in.
+func (r record) initiators() (out []string) {
+	for _, p := range r.pubs {
+		out = append(out, p.initiator())
+	}
+	return out
+}
+
 // transport of its publications; "" if there are none.
 func (r record) transport() backend.Transport {
 	if len(r.pubs) == 0 {

@@ -11,36 +11,49 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/faultpoint"
 )
 
-// settle makes what is served what a record says, whatever it is now: the verbs
-// end in it, and so do start and the reconciler. Those being revoked are out, and
-// drained, before they are forgotten (I9): a settle that fails has forgotten
-// nobody. o is the volume's object, zero if it has none. The volume's lock is
-// held.
-func (k *Keeper) settle(ctx context.Context, p *pool, r record, o store.Object) (changed bool, err error) {
+// What is served is made what a record says, whatever it is now, in two steps: the
+// verbs end in them, and so do start and the reconciler. The volume's lock is held.
+//
+//  1. revoke puts out those who are being revoked. It asks the exporter only: a
+//     store that cannot be read, or has lost the volume, keeps nobody in.
+//  2. serve serves the others.
+
+// revoke has those out, and drained, who are being revoked, and only then forgets
+// them (I9): one that fails has forgotten nobody. It returns who is left.
+func (k *Keeper) revoke(ctx context.Context, p *pool, r record) (live record, err error) {
+	live = r.live()
+	if len(live.pubs) == len(r.pubs) {
+		return live, nil
+	}
+	x := p.exporter(r.transport())
+	if x == nil {
+		return r, p.noExporter(r.transport())
+	}
+	if len(live.pubs) == 0 {
+		err = k.unserve(ctx, p, x, r)
+	} else if err = x.Revoke(ctx, r.volume, r.identity, live.initiators()); err == nil {
+		faultpoint.Here("keeper.settle.revoked")
+	}
+	if err == nil {
+		err = k.journal.write(live)
+	}
+	if err != nil {
+		return r, err
+	}
+	faultpoint.Here("keeper.settle.forgotten")
+	return live, nil
+}
+
+// serve exports a volume to exactly those that r names, of whom nobody is being
+// revoked. o is the volume's object, zero if it has none.
+func (k *Keeper) serve(ctx context.Context, p *pool, r record, o store.Object) (bool, error) {
+	if len(r.pubs) == 0 {
+		return false, nil
+	}
 	x := p.exporter(r.transport())
 	if x == nil {
 		return false, p.noExporter(r.transport())
 	}
-	live := r.live()
-	if len(live.pubs) == 0 {
-		if err := k.unserve(ctx, p, x, r); err != nil {
-			return false, err
-		}
-	} else if changed, err = k.serve(ctx, p, x, live, o); err != nil {
-		return false, err
-	}
-	if len(live.pubs) == len(r.pubs) {
-		return changed, nil
-	}
-	if err := k.journal.write(live); err != nil {
-		return changed, err
-	}
-	faultpoint.Here("keeper.settle.forgotten")
-	return changed, nil
-}
-
-// serve exports a volume to exactly those that r names.
-func (k *Keeper) serve(ctx context.Context, p *pool, x export.Exporter, r record, o store.Object) (bool, error) {
 	e, err := k.export(ctx, p, r, o)
 	if err != nil {
 		return false, err
@@ -73,17 +86,22 @@ func (k *Keeper) export(ctx context.Context, p *pool, r record, o store.Object) 
 	return e, nil
 }
 
-// unserve ends a volume's export.
+// unserve ends a volume's export. Bytes that stay available to this machine are
+// nobody's access: whoever publishes or deletes the volume next finds them so.
 func (k *Keeper) unserve(ctx context.Context, p *pool, x export.Exporter, r record) error {
 	if err := x.Remove(ctx, r.volume, r.identity); err != nil {
 		return err
 	}
 	faultpoint.Here("keeper.settle.removed")
-	if err := p.store.Deactivate(ctx, r.volume.Object); ifThere(err) != nil {
-		return err
-	}
+	k.deactivate(ctx, p, r.volume)
 	faultpoint.Here("keeper.settle.deactivated")
 	return nil
+}
+
+func (k *Keeper) deactivate(ctx context.Context, p *pool, id backend.ID) {
+	if err := p.store.Deactivate(ctx, id.Object); ifThere(err) != nil {
+		k.log.Warn("volume stays active", "volume", id.String(), "error", err)
+	}
 }
 
 // tell has initiators told of a volume's size.

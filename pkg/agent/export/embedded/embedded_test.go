@@ -125,6 +125,25 @@ func TestAnInitiatorThatMayOnlyReadFromNowOnLosesItsSession(t *testing.T) {
 	})
 }
 
+func TestWhoIsRevokedIsOutAndNobodyElseNotices(t *testing.T) {
+	transports(t, func(t *testing.T, tr backend.Transport) {
+		r := newRig(t, tr)
+		e, a, b := r.volume(1, mib), r.access(1, 1), r.access(2, 1)
+		r.ensure(e, a, b)
+		p, other := r.dial(e, a, 0), r.dial(e, b, 0)
+		if err := r.x.Revoke(t.Context(), e.Volume, e.Identity, []string{b.Initiator}); err != nil {
+			t.Fatal(err)
+		}
+		<-p.Done()
+		r.refused(e, a)
+		roundTrip(t, other, 0, 1)
+		e.Access = []export.Access{b}
+		if changed, err := r.x.Ensure(t.Context(), e); changed || err != nil {
+			t.Errorf("changed %t, %v: there was more to do", changed, err)
+		}
+	})
+}
+
 func TestAHostIsKnownByItsIdentifierToo(t *testing.T) {
 	r := newRig(t, backend.NVMe)
 	e, a := r.volume(1, mib), r.access(1, 1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/csi-mpath/csi-mpath/pkg/agent/export"
@@ -22,6 +23,7 @@ type volume struct {
 	cache    bool
 	discard  bool
 	size     int64 // bytes
+	access   []export.Access
 	srv      server
 	store    target.Store
 
@@ -55,17 +57,42 @@ func (x *Exporter) Ensure(ctx context.Context, e export.Export) (changed bool, e
 // follow gives a volume that is served other access, or another size. Access
 // first: whatever else fails, who is put out is out (I9).
 func (x *Exporter) follow(ctx context.Context, v *volume, e *export.Export) (changed bool, err error) {
-	changed, over, err := v.srv.grant(e.Access)
-	if changed {
-		x.proto.changed()
-	}
-	if err == nil {
-		err = wait(ctx, over)
-	}
+	changed, err = x.grant(ctx, v, e.Access)
 	if err == nil && e.Size != v.size {
 		return true, v.grow(e)
 	}
 	return changed, err
+}
+
+// grant gives access, and returns when nothing of others runs.
+func (x *Exporter) grant(ctx context.Context, v *volume, access []export.Access) (changed bool, err error) {
+	changed, over, err := v.srv.grant(access)
+	if changed {
+		x.proto.changed()
+	}
+	if err != nil {
+		return changed, err
+	}
+	v.access = slices.Clone(access)
+	return changed, wait(ctx, over)
+}
+
+// Revoke implements export.Exporter.
+func (x *Exporter) Revoke(ctx context.Context, volume backend.ID, identity string, stay []string) error {
+	v := x.find(identity)
+	if v == nil {
+		return nil
+	}
+	var err error
+	if v.ending.Load() { // nobody is let in any more
+		err = wait(ctx, v.gone)
+	} else {
+		_, err = x.grant(ctx, v, slices.DeleteFunc(slices.Clone(v.access), func(a export.Access) bool { return !slices.Contains(stay, a.Initiator) }))
+	}
+	if err != nil {
+		return fmt.Errorf("volume %s: %w", volume, err)
+	}
+	return nil
 }
 
 // check refuses what cannot be served.
@@ -110,7 +137,7 @@ func (x *Exporter) begin(ctx context.Context, e *export.Export) error {
 		return err
 	}
 	v := &volume{identity: e.Identity, name: export.Target(x.transport, e.Identity), backing: e.Backing,
-		cache: e.Cache, discard: e.Discard, size: e.Size, store: st, gone: make(chan struct{})}
+		cache: e.Cache, discard: e.Discard, size: e.Size, access: slices.Clone(e.Access), store: st, gone: make(chan struct{})}
 	if v.srv, err = x.proto.build(e, st); err != nil {
 		return errors.Join(err, st.Close())
 	}

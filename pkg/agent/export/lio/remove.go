@@ -26,6 +26,20 @@ func (x *Exporter) Remove(ctx context.Context, volume backend.ID, identity strin
 	return e.Err()
 }
 
+// Revoke implements export.Exporter.
+func (x *Exporter) Revoke(ctx context.Context, volume backend.ID, identity string, stay []string) error {
+	if !export.ValidIdentity(identity) {
+		return fmt.Errorf("%w: identity %.80q of %s", backend.ErrInvalid, identity, volume)
+	}
+	e := configfs.NewEdit(ctx, x.fs)
+	lower := make([]string, len(stay)) // as the kernel has them
+	for i, initiator := range stay {
+		lower[i] = strings.ToLower(initiator)
+	}
+	x.revoke(e, identity, lower)
+	return e.Err()
+}
+
 // revoke removes the access lists of those who are not in stay. The last step is
 // the one that waits: rmdir of a list returns when the initiator's sessions have
 // ended, and they end when their commands have (I9). Without the LUN, which goes

@@ -31,6 +31,20 @@ func (x *Exporter) release(e *configfs.Edit, identity string) {
 	}
 }
 
+// Revoke implements export.Exporter.
+func (x *Exporter) Revoke(ctx context.Context, volume backend.ID, identity string, stay []string) error {
+	if !export.ValidIdentity(identity) {
+		return fmt.Errorf("%w: identity %.80q of %s", backend.ErrInvalid, identity, volume)
+	}
+	e := configfs.NewEdit(ctx, x.fs)
+	nqns := map[string]bool{}
+	for _, initiator := range stay {
+		nqns[x.Target(identity, initiator)] = true
+	}
+	x.revoke(e, identity, nqns)
+	return e.Err()
+}
+
 // revoke removes the subsystems of a volume that are not in stay.
 func (x *Exporter) revoke(e *configfs.Edit, identity string, stay map[string]bool) {
 	for _, nqn := range x.subsystems(e, identity) {

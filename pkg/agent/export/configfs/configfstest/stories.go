@@ -51,6 +51,7 @@ func Run(t *testing.T, subject func(t *testing.T) *Subject) {
 		{"WhatIsDamagedIsRepaired", repaired},
 		{"AfterARebootAllIsAsItWas", rebooted},
 		{"WhoIsNotNamedAnyMoreIsGone", revoked},
+		{"WhoIsRevokedIsGoneWithoutABacking", putOut},
 		{"ARevocationThatTheKernelHasNotFinishedIsBusy", busy},
 		{"RemovingLeavesNothingBehind", removed},
 		{"AnAdministratorsOwnIsUntouched", strangers},
@@ -145,6 +146,27 @@ func revoked(t *testing.T, s *Subject) {
 		if strings.Contains(c, s.Access(2).Initiator) || goes != stays && strings.Contains(c, stays+"/") {
 			t.Errorf("who stays was disturbed: %s", c)
 		}
+	}
+}
+
+// putOut: after Revoke all is as Ensure would have made it.
+func putOut(t *testing.T, s *Subject) {
+	v := s.Volume(1, 1, 2)
+	s.ensure(t, v)
+	stay := []string{s.Access(2).Initiator}
+	for range 2 {
+		if err := s.Revoke(t.Context(), v.Volume, v.Identity, stay); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all := strings.Join(s.Tree.All(), "\n"); strings.Contains(all, s.Access(1).Initiator) {
+		t.Error("the initiator is still there:\n", all)
+	}
+	if s.ensure(t, s.Volume(1, 2)) {
+		t.Error("there was more to do")
+	}
+	if err := s.Revoke(t.Context(), v.Volume, s.Volume(2).Identity, stay); err != nil {
+		t.Error("of what is not served:", err)
 	}
 }
 

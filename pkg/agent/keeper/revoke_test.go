@@ -1,0 +1,91 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/csi-mpath/csi-mpath/pkg/agent/store"
+	"github.com/csi-mpath/csi-mpath/pkg/backend"
+)
+
+// moody is a store of which some verbs fail.
+type moody struct {
+	store.Store
+	object, activate, deactivate error
+}
+
+func (s *moody) Object(ctx context.Context, name string) (store.Object, error) {
+	if s.object != nil {
+		return store.Object{}, s.object
+	}
+	return s.Store.Object(ctx, name)
+}
+
+func (s *moody) Activate(ctx context.Context, name string) (store.Backing, error) {
+	if s.activate != nil {
+		return store.Backing{}, s.activate
+	}
+	return s.Store.Activate(ctx, name)
+}
+
+func (s *moody) Deactivate(ctx context.Context, name string) error {
+	return errors.Join(s.deactivate, s.Store.Deactivate(ctx, name))
+}
+
+// A store that is ill keeps no node in (I9): of two that share a volume one is
+// unpublished, or revoked by the reconciler, whatever the store says.
+func TestAStoreThatFailsKeepsNobodyIn(t *testing.T) {
+	ill := errors.New("ill")
+	for name, break1 := range map[string]func(*moody){
+		"object":     func(s *moody) { s.object = ill },
+		"vanished":   func(s *moody) { s.object = backend.ErrNotFound },
+		"activate":   func(s *moody) { s.activate = ill },
+		"deactivate": func(s *moody) { s.deactivate = ill },
+	} {
+		for _, nodes := range [][]string{{"a"}, {"a", "b"}} {
+			r := newRig(t, true)
+			s := &moody{Store: r.store}
+			r.k.pools[pool0].store = s
+			v := r.create("v")
+			c := r.publish(shared(v.ID, nodes[0]))
+			for _, n := range nodes[1:] {
+				r.publish(shared(v.ID, n))
+			}
+			break1(s)
+			if err := r.b.Unpublish(t.Context(), v.ID, "a"); err != nil {
+				t.Errorf("%s, %v: %v", name, nodes, err)
+			}
+			if r.iscsi.writable(v.Identity, c.Initiator) {
+				t.Errorf("%s, %v: the node still has its access", name, nodes)
+			}
+			if p := r.publications(); len(p) != len(nodes)-1 {
+				t.Errorf("%s, %v: left: %+v", name, nodes, p)
+			}
+		}
+	}
+}
+
+func TestTheReconcilerRevokesWhateverTheStoreSays(t *testing.T) {
+	r := newRig(t, true)
+	s := &moody{Store: r.store}
+	r.k.pools[pool0].store = s
+	v := r.create("v")
+	c := r.publish(shared(v.ID, "a"))
+	r.publish(shared(v.ID, "b"))
+	rec, err := r.k.journal.get(v.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, _ := rec.revoke("a")
+	if err := r.k.journal.write(next); err != nil {
+		t.Fatal(err)
+	}
+	s.object = errors.New("ill")
+	if _, err := r.k.settleOne(t.Context(), v.ID, inventory{}); !errors.Is(err, s.object) {
+		t.Errorf("got %v, want what the store said", err)
+	}
+	if r.iscsi.writable(v.Identity, c.Initiator) {
+		t.Error("the node still has its access")
+	}
+}
