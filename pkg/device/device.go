@@ -21,6 +21,7 @@ type Device struct {
 	cfg     Config
 	dp      *datapath.Device
 	info    atomic.Pointer[nbd.Info]
+	lock    string // path
 	unlock  func()
 	ledger  *ledgerFile
 	status  *statusServer
@@ -50,7 +51,8 @@ func Open(ctx context.Context, cfg Config) (*Device, error) {
 	}
 	d := &Device{cfg: cfg}
 	base := filepath.Join(cfg.StateDir, durable.FileName(cfg.Name))
-	if d.unlock, err = durable.Lock(base+".lock", true); err != nil {
+	d.lock = base + ".lock"
+	if d.unlock, err = durable.Lock(d.lock, true); err != nil {
 		if errors.Is(err, durable.ErrLocked) {
 			return nil, fmt.Errorf("volume %s is attached already by a process that uses %s; see 'csi-mpath paths'", cfg.Name, cfg.StateDir)
 		}
@@ -63,6 +65,7 @@ func Open(ctx context.Context, cfg Config) (*Device, error) {
 		}
 	}
 	if err != nil {
+		err = errors.Join(err, removeIfThere(d.lock))
 		d.unlock()
 		return nil, err
 	}
@@ -156,7 +159,7 @@ func (d *Device) Close(ctx context.Context) error {
 		}
 		d.end = errors.Join(d.end, d.ledger.close(d.end == nil))
 		if d.end == nil {
-			d.end = errors.Join(d.forget(), removeIfThere(d.places), removeIfThere(d.learned))
+			d.end = errors.Join(d.forget(), removeIfThere(d.places), removeIfThere(d.learned), removeIfThere(d.lock))
 		}
 		d.unlock()
 	})

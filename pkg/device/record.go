@@ -69,7 +69,7 @@ func forgetRecord(stateDir, volume string) error {
 		return err
 	}
 	defer unlock()
-	return removeIfThere(base + ".volume")
+	return errors.Join(removeIfThere(base+".volume"), removeIfThere(base+".lock"))
 }
 
 func (d *Device) forget() error {

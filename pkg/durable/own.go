@@ -13,30 +13,47 @@ import (
 var ErrLocked = errors.New("locked by another process")
 
 // Lock takes an exclusive lock on path, which is made if it is missing, and ends
-// with the process. With try it does not wait, and may return ErrLocked.
+// with the process. With try it does not wait, and may return ErrLocked. Its holder
+// may remove the file: who waited for it locks the next one.
 func Lock(path string, try bool) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600) //nolint:gosec // a file of the caller's own
-	if err != nil {
-		return nil, err
+	for {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600) //nolint:gosec // a file of the caller's own
+		if err != nil {
+			return nil, err
+		}
+		if err := flock(f, try); err != nil {
+			_ = f.Close()
+			return nil, err
+		}
+		if there(path, f) {
+			return func() { _ = f.Close() }, nil
+		}
+		_ = f.Close()
 	}
+}
+
+func flock(f *os.File, try bool) error {
 	how := unix.LOCK_EX
 	if try {
 		how |= unix.LOCK_NB
 	}
 	for {
-		err = unix.Flock(int(f.Fd()), how)
-		if !errors.Is(err, unix.EINTR) {
-			break
+		switch err := unix.Flock(int(f.Fd()), how); {
+		case err == nil:
+			return nil
+		case errors.Is(err, unix.EWOULDBLOCK):
+			return ErrLocked
+		case !errors.Is(err, unix.EINTR):
+			return fmt.Errorf("lock %s: %w", f.Name(), err)
 		}
 	}
-	if err != nil {
-		_ = f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, ErrLocked
-		}
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return func() { _ = f.Close() }, nil
+}
+
+// there reports whether path is still the file f.
+func there(path string, f *os.File) bool {
+	a, err := f.Stat()
+	b, err2 := os.Lstat(path)
+	return err == nil && err2 == nil && os.SameFile(a, b)
 }
 
 // Own makes a directory, and refuses one in which somebody else could plant or

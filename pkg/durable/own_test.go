@@ -58,3 +58,28 @@ func TestFileNamesAreDifferentAndShort(t *testing.T) {
 		seen[f] = n
 	}
 }
+
+func TestALockThatItsHolderRemovedIsNobodys(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "l")
+	first, err := Lock(path, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan func())
+	go func() {
+		unlock, err := Lock(path, false) // waits for the first, or comes after its file
+		if err != nil {
+			t.Error(err)
+		}
+		got <- unlock
+	}()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	first()
+	second := <-got
+	if _, err := Lock(path, true); !errors.Is(err, ErrLocked) {
+		t.Errorf("two have the lock: %v", err)
+	}
+	second()
+}

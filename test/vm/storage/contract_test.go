@@ -10,6 +10,7 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/agent/store/directory"
 	"github.com/csi-mpath/csi-mpath/pkg/backend/contract"
 	"github.com/csi-mpath/csi-mpath/test/vm/kmsg"
+	"github.com/csi-mpath/csi-mpath/test/vm/rig"
 )
 
 func TestTheContractOverAThinPoolAndTheKernelsTargets(t *testing.T) {
@@ -27,13 +28,13 @@ func onFiles(t *testing.T, at string) server {
 
 func TestTheContractOverFilesAndTheKernelsTargets(t *testing.T) {
 	kmsg.Watch(t, memoryDisk)
-	at := mounted(t, "xfs", 512)
+	at := rig.Mounted(t, "xfs", 512)
 	contract.Run(t, one(func(t *testing.T) server { return onFiles(t, at) }))
 }
 
 func TestTheContractOverFilesAndTheEmbeddedTarget(t *testing.T) {
 	kmsg.Watch(t, memoryDisk)
-	at := mounted(t, "xfs", 512)
+	at := rig.Mounted(t, "xfs", 512)
 	contract.Run(t, one(func(t *testing.T) server {
 		s := onFiles(t, at)
 		s.openAll = ours

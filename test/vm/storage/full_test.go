@@ -160,7 +160,7 @@ func (f *filling) undisturbed() {
 	rig.Must(f.t, f.beside.Flush())
 }
 
-func (f *filling) extend() { f.g.lvm(fmt.Sprintf("lvextend -q -y -L +%dM %s/%s", poolMiB, vg, thin)) }
+func (f *filling) extend() { f.g.LVM(fmt.Sprintf("lvextend -q -y -L +%dM %s/%s", poolMiB, vg, thin)) }
 
 // recovered wants all to be well after the pool was extended.
 func (f *filling) recovered(written int64) {

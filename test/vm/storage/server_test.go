@@ -186,6 +186,6 @@ func ours() ([]export.Exporter, error) {
 func (g *group) over(queue bool, exporters func() ([]export.Exporter, error)) server {
 	c := g.config()
 	c.QueueWhenFull = queue
-	return server{openAll: exporters, leftovers: g.volumes,
+	return server{openAll: exporters, leftovers: g.Volumes,
 		openStore: func() (store.Store, error) { return lvmthin.Open(context.Background(), c) }}
 }

@@ -21,14 +21,14 @@ func TestAThinPoolIsAStore(t *testing.T) {
 	kmsg.Watch(t, memoryDisk)
 	g := newGroup(t, 256)
 	storetest.Run(t, func(t *testing.T) storetest.Subject {
-		for _, v := range g.volumes() {
-			g.lvm("lvremove -q -y " + vg + "/" + v)
+		for _, v := range g.Volumes() {
+			g.LVM("lvremove -q -y " + vg + "/" + v)
 		}
 		c := g.config()
 		c.Marks.Overcommit = 1
 		return storetest.Subject{
 			Open:      func(*testing.T) store.Store { return g.open(c) },
-			Leftovers: func(*testing.T) []string { return g.volumes() },
+			Leftovers: func(*testing.T) []string { return g.Volumes() },
 			// Ring 1 has all points, over an LVM that is quicker.
 			Points: []string{"lvmthin.create.sized"},
 			Size:   8 << 20,
@@ -91,7 +91,7 @@ func TestADirectoryWithReflinksIsAStore(t *testing.T) {
 	kmsg.Watch(t, memoryDisk)
 	for _, kind := range []string{"xfs", "btrfs"} {
 		t.Run(kind, func(t *testing.T) {
-			at := mounted(t, kind, 512)
+			at := rig.Mounted(t, kind, 512)
 			n := 0
 			storetest.Run(t, func(t *testing.T) storetest.Subject {
 				n++
@@ -136,7 +136,7 @@ func files(t testing.TB, dir string) (out []string) {
 
 func TestAFullDirectoryLeavesNothingBehind(t *testing.T) {
 	kmsg.Watch(t, memoryDisk)
-	dir := filepath.Join(mounted(t, "xfs", 320), "pool")
+	dir := filepath.Join(rig.Mounted(t, "xfs", 320), "pool")
 	s, err := directory.Open(directory.Config{Path: dir, Preallocate: true, Marks: store.Marks{Data: 1}})
 	if err != nil {
 		t.Fatal(err)

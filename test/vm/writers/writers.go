@@ -32,6 +32,7 @@ const (
 type Config struct {
 	Path     string // a block device or a file that exists; each writer has a range of it
 	Dir      string // a folder; each writer has a file
+	Base     int64  // bytes of Path before the first range
 	Size     int64  // bytes of a writer's range or file; its fresh content is zeros
 	Max      int    // writers that ever run, 1..1000
 	Block    int    // bytes of a write; 0 is 4096; a multiple of 512 and of the device's blocks
@@ -104,7 +105,7 @@ func (l *Load) path(w uint32, at string) (path string, offset int64) {
 	if at == "" {
 		at = l.cfg.Path
 	}
-	return at, int64(w) * (l.cfg.Size / int64(l.cfg.Block)) * int64(l.cfg.Block)
+	return at, l.cfg.Base + int64(w)*(l.cfg.Size/int64(l.cfg.Block))*int64(l.cfg.Block)
 }
 
 func (l *Load) since() time.Duration { return time.Since(l.base) }
