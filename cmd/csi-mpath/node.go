@@ -74,6 +74,31 @@ A worker process holds the volumes; when it dies, the next one starts at once.`,
 	fl.StringVar(&f.attach, "attach", string(device.AttachNBD), "how volumes become block devices: nbd, or fuse (for development: it ends with the process)")
 	fl.Int64Var(&f.limit, "max-volumes", 0, "how many volumes the node may have; 0: no limit is told")
 	fl.AddGoFlag(verbosity())
+	c.AddCommand(discardCommand())
+	return c
+}
+
+// volumesDir is where a node's volumes are, in its state directory.
+func volumesDir(state string) string { return filepath.Join(state, "volumes") }
+
+func discardCommand() *cobra.Command {
+	var state string
+	c := &cobra.Command{
+		Use:   "discard VOLUME",
+		Short: "Give up what a volume could not write, because its storage is gone",
+		Long: `discard is for a volume that cannot be unstaged because its storage will not come back:
+somebody deleted it there, or took it from this node. The next NodeUnstageVolume waits for
+no storage. What the volume could not write is lost.`,
+		Example: "  csi-mpath node discard 1.east.fast.v-2f6c",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := volume.Discard(volumesDir(state), args[0]); err != nil {
+				return &exitError{exitFailure, err}
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&state, "state-dir", defaultStateDir(), "state directory of the node plugin")
 	return c
 }
 
@@ -158,7 +183,7 @@ func (f *nodeFlags) open() (*volume.Node, error) {
 		Events: func(id string, e datapath.Event) {
 			klog.InfoS("path", "volume", id, "event", e.Kind, "path", e.Path, "detail", e.Detail)
 		}})
-	return volume.Open(volume.Config{State: filepath.Join(f.state, "volumes"), Devices: opener, Mounts: mount.New(),
+	return volume.Open(volume.Config{State: volumesDir(f.state), Devices: opener, Mounts: mount.New(),
 		Events: func(e volume.Event) {
 			klog.InfoS("volume", "volume", e.Volume, "event", e.Kind, "message", e.Message)
 		}})

@@ -29,8 +29,7 @@ func (kernelFace) attach(ctx context.Context, d *device.Device, srv *nbd.Server)
 }
 
 func (kernelFace) discard(ctx context.Context, name, state string) error {
-	_, err := device.DetachKernel(ctx, name, state)
-	return detached(err)
+	return detached(device.DiscardKernel(ctx, name, state))
 }
 
 // detached is nil for a device that is gone.

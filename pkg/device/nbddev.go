@@ -102,6 +102,25 @@ func (d *Device) takeBack(b *BlockDevice, at *nbdAttachment, serve kernel.Serve)
 // record of what the volume was, unless a process holds the volume: that one
 // clears up itself. The in-flight table stays: it is about the target.
 func DetachKernel(ctx context.Context, volume, stateDir string) (path string, err error) {
+	return detachKernel(ctx, volume, stateDir, func(path string) error {
+		if inUse(path) {
+			return fmt.Errorf("%s: %w", path, ErrBusy)
+		}
+		return nil
+	})
+}
+
+// DiscardKernel is DetachKernel of a device that may be in use: who uses it gets I/O
+// errors, and it is kernel.ErrInUse until they let go. There may be none.
+func DiscardKernel(ctx context.Context, volume, stateDir string) error {
+	_, err := detachKernel(ctx, volume, stateDir, func(string) error { return nil })
+	if errors.Is(err, kernel.ErrNotAttached) {
+		return forgetRecord(stateDir, volume)
+	}
+	return err
+}
+
+func detachKernel(ctx context.Context, volume, stateDir string, may func(path string) error) (path string, err error) {
 	if path, err := detachFUSE(stateDir, volume); path != "" {
 		return path, err
 	}
@@ -111,8 +130,8 @@ func DetachKernel(ctx context.Context, volume, stateDir string) (path string, er
 		return "", fmt.Errorf("volume %s: %w", volume, err)
 	}
 	path = fmt.Sprintf("/dev/nbd%d", left.Index)
-	if inUse(path) {
-		return path, fmt.Errorf("%s: %w", path, ErrBusy)
+	if err := may(path); err != nil {
+		return path, err
 	}
 	if err := k.Disconnect(ctx, left.Index, left.Backend); err != nil {
 		return path, err

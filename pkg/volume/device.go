@@ -17,7 +17,7 @@ type DeviceOpener interface {
 	Open(ctx context.Context, c DeviceConfig) (Device, error)
 	// Discard removes the block device that a process before left of this volume,
 	// and all that is remembered of it; what was not written is lost. There may be
-	// none.
+	// none. One that is mounted fails all I/O from then on, and is ErrState.
 	Discard(ctx context.Context, volume string) error
 }
 

@@ -24,6 +24,8 @@ const (
 	// unstageWithin is how long Unstage may take whatever its caller grants: with
 	// all paths dead it says so by then.
 	unstageWithin = 10 * time.Second
+	// failWithin is how long a device that nobody serves may take to fail its I/O.
+	failWithin = 2 * time.Second
 	// cleanupWithin is how long a Stage that failed clears up.
 	cleanupWithin = 5 * time.Second
 	// filesystemWithin is how long making and checking a file system may go on

@@ -38,11 +38,10 @@ func (n *Node) readRecords() error {
 			n.broken[name] = err
 			n.event(name, Damaged, "%v", err)
 		case rec == nil:
-			if err := durable.Remove(filepath.Join(n.cfg.State, name+secretsSuffix)); err != nil {
-				return err
-			}
-			if err := durable.Remove(path); err != nil {
-				return err
+			for _, suffix := range []string{secretsSuffix, discardSuffix, recordSuffix} {
+				if err := durable.Remove(filepath.Join(n.cfg.State, name+suffix)); err != nil {
+					return err
+				}
 			}
 		default:
 			n.vols[rec.Volume] = st

@@ -44,6 +44,9 @@ func (n *Node) unstage(ctx context.Context, volume, staging string) error {
 	if err := n.unused(st); err != nil {
 		return err
 	}
+	if st, err = n.discarded(st); err != nil {
+		return err
+	}
 	return n.tearDown(ctx, st)
 }
 
@@ -65,8 +68,11 @@ func (n *Node) unused(st *state) error {
 	return fmt.Errorf("%w: it is published at %s: unpublish it there first", ErrState, strings.Join(at, ", "))
 }
 
-// heal removes a volume whose record cannot be read: by its name.
+// heal removes a volume whose record cannot be read, by its name: nobody can serve
+// it again, and nothing waits for that.
 func (n *Node) heal(ctx context.Context, volume, staging string) error {
+	n.event(volume, Revoked, "its record cannot be read: what it had not written is lost")
+	n.fail(ctx, volume)
 	if err := n.cfg.Mounts.Unmount(ctx, staging); err != nil {
 		return err
 	}
@@ -115,6 +121,9 @@ func (n *Node) released(ctx context.Context, st *state) (*state, error) {
 			return st, err
 		}
 	}
+	if gone && st.dev == nil {
+		n.fail(ctx, st.rec.Volume)
+	}
 	if err := n.cfg.Mounts.Unmount(ctx, st.rec.Use.Staging); err != nil {
 		return st, n.because(st, "unmount", err)
 	}
@@ -140,6 +149,14 @@ func (n *Node) released(ctx context.Context, st *state) (*state, error) {
 		return st, n.because(st, "detach", err)
 	}
 	return st, nil
+}
+
+// fail has a block device that nobody serves answer with errors, so that nothing
+// waits for it. What stands in the way is seen when it is removed.
+func (n *Node) fail(ctx context.Context, volume string) {
+	ctx, cancel := context.WithTimeout(ctx, failWithin)
+	defer cancel()
+	_ = n.cfg.Devices.Discard(ctx, volume)
 }
 
 // evict unmounts a revoked device wherever it is mounted.
@@ -169,6 +186,9 @@ func (n *Node) ended(ctx context.Context, st *state) error {
 // forget removes the files, the record last: until then a retry knows what to do.
 func (n *Node) forget(volume string) error {
 	if err := n.vault.remove(volume); err != nil {
+		return err
+	}
+	if err := durable.Remove(discardPath(n.cfg.State, volume)); err != nil {
 		return err
 	}
 	if err := durable.Remove(recordPath(n.cfg.State, volume)); err != nil {

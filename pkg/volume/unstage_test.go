@@ -107,3 +107,37 @@ func TestADeletedTargetIsUnstagedAfterRevoke(t *testing.T) {
 	r.must(r.Unstage(t.Context(), "a", r.request("a").Staging))
 	r.clean()
 }
+
+// Claim 5, report Seagate/seagate-exos-x-csi#141: the storage took a volume away
+// first, and an operator says so, to this process or to the next one.
+func TestAVolumeThatAnOperatorGaveUpIsUnstaged(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			l := r.stagedVolume("a")
+			r.stagedVolume("b")
+			r.s.change(func() { l.up = 0; l.deny = ErrDenied })
+			if restarted {
+				r.s.kill()
+				r.abandon()
+				r.start()
+				r.want(r.Recover(t.Context()), ErrUnavailable)
+			}
+			r.want(r.Unstage(t.Context(), "a", r.request("a").Staging), ErrUnavailable)
+			r.must(Discard(r.dir, "a"))
+			r.want(Discard(r.dir, "never"), ErrNotFound)
+			_ = r.Unstage(t.Context(), "a", r.request("a").Staging) // an unmount that hung may end only now
+			synctest.Wait()
+			r.must(r.Unstage(t.Context(), "a", r.request("a").Staging))
+			r.must(r.Unstage(t.Context(), "b", r.request("b").Staging))
+			r.clean()
+			r.s.change(func() { l.up, l.deny = 2, nil })
+			r.must(r.Stage(t.Context(), r.request("a")))
+			r.s.change(func() { l.up = 0 })
+			r.want(r.Unstage(t.Context(), "a", r.request("a").Staging), ErrUnavailable)
+			r.s.change(func() { l.up = 2 })
+			synctest.Wait()
+			r.must(r.Close(context.Background()))
+		})
+	}
+}
