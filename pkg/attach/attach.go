@@ -93,6 +93,7 @@ var meanings = []struct{ is, means error }{
 	{iscsi.ErrForbidden, volume.ErrDenied},
 	{nvmetcp.ErrAuth, volume.ErrDenied},
 	{nvmetcp.ErrForbidden, volume.ErrDenied},
+	{device.ErrNoReservations, volume.ErrUnsupported},
 }
 
 func classify(err error) error {
@@ -121,7 +122,7 @@ func (d *opened) Path() string { return d.path() }
 // Status implements volume.Device.
 func (d *opened) Status() volume.Status {
 	st := d.dev.Status()
-	out := volume.Status{Size: int64(st.Size), Usable: st.Usable, Held: st.Held, InDoubt: st.InDoubt}
+	out := volume.Status{Size: int64(st.Size), Usable: st.Usable, Held: st.Held, InDoubt: st.InDoubt, Lost: d.dev.Lost()}
 	for _, p := range st.Paths {
 		out.Paths = append(out.Paths, volume.PathStatus{Portal: p.Name, Up: p.State == datapath.Live.String(), State: p.State, Cause: p.LastError})
 	}

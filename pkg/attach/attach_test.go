@@ -246,7 +246,6 @@ func TestSecretsComeFromTheCall(t *testing.T) {
 func TestWhatCannotBeHadIsRefused(t *testing.T) {
 	r := newRig(t, &target.Config{})
 	for key, change := range map[string]func(*attrs.Attachment){
-		"fencing":         func(a *attrs.Attachment) { a.Fencing = attrs.FencingReservation },
 		"lanes":           func(a *attrs.Attachment) { a.Tunables = map[string]string{"lanes": "2", "noPathTimeout": "1s"} },
 		"sessionsPerPath": func(a *attrs.Attachment) { a.Tunables = map[string]string{"sessionsPerPath": "2"} },
 		"dataDigest":      func(a *attrs.Attachment) { a.Tunables = map[string]string{"dataDigest": "crc32c"} },

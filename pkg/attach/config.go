@@ -30,7 +30,7 @@ func (o *Opener) config(c volume.DeviceConfig) (device.Config, error) {
 	}
 	as := o.cfg.Face.attachment()
 	cfg := device.Config{Name: c.Volume, Protocol: p, WWID: c.Attached.WWID, ReadOnly: c.ReadOnly, Attach: as, Replays: as == device.AttachNBD,
-		Patient: c.Again, StateDir: o.cfg.State}
+		Patient: c.Again, StateDir: o.cfg.State, Reserve: c.Exclusive && !c.ReadOnly && c.Attached.Fencing == attrs.FencingReservation}
 	for _, portal := range c.Attached.Portals {
 		cfg.Portals = append(cfg.Portals, portal.Address)
 	}
@@ -49,8 +49,6 @@ func (o *Opener) config(c volume.DeviceConfig) (device.Config, error) {
 func possible(c volume.DeviceConfig) error {
 	s := c.Settings
 	switch {
-	case c.Exclusive && !c.ReadOnly && c.Attached.Fencing == attrs.FencingReservation:
-		return fmt.Errorf("%w: fencing by reservation; a volume that nothing fences wants fencing: none among its attributes", volume.ErrUnsupported)
 	case s.Lanes > 1 || s.SessionsPerPath > 1:
 		return fmt.Errorf("%w: lanes %d and sessionsPerPath %d: use 1", volume.ErrUnsupported, s.Lanes, s.SessionsPerPath)
 	case c.Attached.Transport == backend.ISCSI && (s.HeaderDigest || s.DataDigest):

@@ -77,6 +77,12 @@ type Config struct {
 	// must not meet them all at once. urgency says how much the device needs that
 	// path now; it may be asked at any time, by any goroutine.
 	Turn func(ctx context.Context, path string, urgency func() Urgency) (leave func(), err error)
+	// Claim, if set, is asked for every incarnation that was found to lead to the
+	// volume (I1), before it carries anything, and after each later look at it: an
+	// error ends the incarnation. It is how a reservation keeps others out, and this
+	// device when another has taken it (I9). Evidence about reservations stops a
+	// path until then.
+	Claim func(ctx context.Context, q Queue) error
 	// Jitter, if set, draws a path's pauses, from 0 to below: for simulators that
 	// repeat themselves.
 	Jitter func(path string, below time.Duration) time.Duration

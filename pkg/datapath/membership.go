@@ -70,6 +70,36 @@ func (d *Device) checkLocked(f *Facts) error {
 	return fmt.Errorf("%w: it shows %s, the volume is %s", ErrMismatch, id, ref)
 }
 
+// leadsHere reports whether a path may be asked to claim the volume. The first
+// that is says which volume that is: no other one gets a claim.
+func (d *Device) leadsHere(f *Facts) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.checkLocked(f) != nil {
+		return false
+	}
+	d.referLocked(f)
+	return true
+}
+
+// referLocked makes the first path's volume the one that all others must show.
+func (d *Device) referLocked(f *Facts) {
+	if d.reference == nil {
+		id := f.Identity
+		d.reference = &id
+		d.size.Store(f.Limits.Size)
+	}
+}
+
+// stopping is the evidence after which nothing is sent before the path was looked
+// at again: its queue has stopped by itself.
+func (d *Device) stopping() blk.Evidence {
+	if d.cfg.Claim == nil {
+		return blk.IdentityChanged
+	}
+	return blk.IdentityChanged | blk.Fenced | blk.ReservationChanged
+}
+
 // String prints an identity for errors.
 func (id Identity) String() string {
 	return fmt.Sprintf("{target %s, device %s, serial %q, block %d}", id.Target, id.Device, id.Serial, id.BlockSize)
@@ -93,11 +123,7 @@ func (d *Device) join(lv *live) error {
 		d.mu.Unlock()
 		return nil //nolint:nilerr // it was fit to join and is gone already: serve sees that
 	}
-	if d.reference == nil {
-		id := lv.facts.Identity
-		d.reference = &id
-		d.size.Store(lv.facts.Limits.Size)
-	}
+	d.referLocked(&lv.facts)
 	if lv.facts.Limits.WriteCache {
 		d.cacheWB.Store(true)
 	}

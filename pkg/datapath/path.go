@@ -146,12 +146,28 @@ func (p *Path) bringUp(ctx context.Context) (*live, error) {
 	if lv.facts.Proof {
 		p.dev.doubt.resolvePath(p, ByReconnect)
 	}
-	if err := p.dev.join(lv); err != nil {
+	if err = p.claim(cctx, lv); err == nil {
+		err = p.dev.join(lv)
+	}
+	if err != nil {
 		q.Abort(err)
 		<-lv.gone
 		return nil, err
 	}
 	return lv, nil
+}
+
+// claim has the owner of the device say whether a new incarnation may carry I/O.
+// Of one that leads elsewhere nobody is asked: join refuses it (I1).
+func (p *Path) claim(ctx context.Context, lv *live) error {
+	if p.dev.cfg.Claim == nil || !p.dev.leadsHere(&lv.facts) {
+		return nil
+	}
+	err := p.dev.cfg.Claim(ctx, lv.q)
+	if err != nil {
+		p.dev.setState(p, Connecting, err)
+	}
+	return err
 }
 
 // Urgency is how much a device needs a path, the most urgent first.
@@ -199,7 +215,7 @@ func (p *Path) serve(ctx context.Context, lv *live) {
 			return
 		case <-p.wake:
 			ev := blk.Evidence(lv.evidence.Load())
-			if ev&blk.IdentityChanged != 0 {
+			if ev&p.dev.stopping() != 0 {
 				p.dev.suspend(lv)
 			} else if wait := refreshGap - time.Since(last); wait > 0 {
 				t.Reset(wait)
@@ -243,8 +259,11 @@ func (p *Path) refresh(ctx context.Context, lv *live) {
 	f, err := lv.q.Refresh(rctx)
 	if err == nil {
 		err = p.dev.update(lv, f)
-	} else if ev&blk.IdentityChanged == 0 && !errors.Is(err, ErrMismatch) {
+	} else if ev&p.dev.stopping() == 0 && !errors.Is(err, ErrMismatch) {
 		return // only late news: the next look will tell, and a dead path shows itself
+	}
+	if err == nil && p.dev.cfg.Claim != nil {
+		err = p.dev.cfg.Claim(rctx, lv.q)
 	}
 	if err != nil {
 		lv.q.Abort(err)

@@ -25,6 +25,11 @@ type Config struct {
 	Portals  []string
 	WWID     string // expected identity, optional (I1)
 	ReadOnly bool
+	// Reserve: no other node writes while this device is open. It registers, takes
+	// a registrants-only reservation, and removes everybody else's registration
+	// before its first write passes (I9); Close gives it back. A Patient Open goes on
+	// with what the process before held. Not with ReadOnly.
+	Reserve bool
 	// Sources bind the paths, one each in order of Portals, to a local address or
 	// interface; empty entries and a shorter list leave the choice to the kernel.
 	Sources []string
@@ -121,6 +126,9 @@ func (c *Config) fill() (err error) {
 		c.Attach = AttachNBD
 	case c.Attach != AttachNBD && c.Attach != AttachFUSE:
 		return fmt.Errorf("attachment %q is neither %q nor %q", c.Attach, AttachNBD, AttachFUSE)
+	}
+	if c.Reserve && c.ReadOnly {
+		return errors.New("a reservation for reading only keeps nobody from anything")
 	}
 	if len(c.Sources) > len(c.Portals) {
 		return fmt.Errorf("%d source addresses for %d portals", len(c.Sources), len(c.Portals))

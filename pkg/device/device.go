@@ -28,6 +28,8 @@ type Device struct {
 	paths   []path
 	record  string                      // path of the record
 	places  string                      // path of the file of places
+	holds   string                      // path of the record of the reservation
+	holder  *holder                     // nil: there is none
 	learned string                      // path of what its traffic taught
 	was     *places                     // what that file held, and holds
 	keep    atomic.Bool                 // it stays after Close
@@ -59,7 +61,7 @@ func Open(ctx context.Context, cfg Config) (*Device, error) {
 		return nil, err
 	}
 	if d.ledger, err = openLedger(base + ".ledger"); err == nil {
-		d.record, d.places, d.learned = base+".volume", base+".places", base+".learned"
+		d.record, d.places, d.learned, d.holds = base+".volume", base+".places", base+".learned", base+reservationSuffix
 		if err = d.open(ctx, base+".ctl"); err != nil {
 			err = errors.Join(err, d.ledger.close(false))
 		}
@@ -96,8 +98,14 @@ func (d *Device) open(ctx context.Context, control string) error {
 	if was != nil {
 		cfg.Reference, cfg.ReferenceSize = &was.Identity, was.Size
 	}
-	if d.dp, err = datapath.Open(ctx, cfg, transports); err != nil {
+	if err = d.reserve(&cfg); err != nil {
 		return err
+	}
+	if d.dp, err = datapath.Open(ctx, cfg, transports); err != nil {
+		return errors.Join(err, d.unreserved())
+	}
+	if d.holder != nil {
+		d.holder.opened(d.dp)
 	}
 	d.refreshInfo()
 	if err = d.remember(); err == nil && !d.cfg.NoControl {
@@ -153,6 +161,7 @@ func (d *Device) Name() string { return d.cfg.Name }
 // what the first did.
 func (d *Device) Close(ctx context.Context) error {
 	d.once.Do(func() {
+		d.giveBack(ctx)
 		d.end = d.dp.Close(ctx)
 		if d.status != nil {
 			d.status.close()

@@ -67,6 +67,9 @@ func (p *iscsiPath) Connect(ctx context.Context, sink blk.Sink) (datapath.Queue,
 		sink.Evidence(blk.CacheLost)
 	}
 	lun := s.LUN(p.volume.LUN, p.cfg.QueueDepth, sink)
+	if p.cfg.Reserve {
+		lun.WatchReservation()
+	}
 	lun.SetProfile(&id.Profile)
 	return &iscsiQueue{view: view{s: s, u: lun, facts: facts}, p: p, s: s, lun: lun, profile: id.Profile}, nil
 }

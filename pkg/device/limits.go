@@ -43,6 +43,11 @@ const (
 	// loginLease is how long a login counts as in flight: one that hangs, at a
 	// portal that swallows everything, must not keep others from trying.
 	loginLease = time.Second
+	// maxReserveSteps bounds the steps of one path to a reservation: each removes at
+	// most one of scsi.MaxKeys registrations.
+	maxReserveSteps = 1100
+	// releaseWithin bounds giving a reservation back.
+	releaseWithin = 5 * time.Second
 	// maxTurnWait is how long a login may be overtaken by more urgent ones.
 	maxTurnWait = 5 * time.Second
 	// maxGates is how many portals are remembered while nobody waits.

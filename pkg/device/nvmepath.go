@@ -70,6 +70,9 @@ func (p *nvmePath) Connect(ctx context.Context, sink blk.Sink) (datapath.Queue, 
 		c.Abort(err)
 		return nil, definite(err)
 	}
+	if p.cfg.Reserve {
+		ns.WatchReservation()
+	}
 	ns.SetProfile(id)
 	return &nvmeQueue{view: view{s: c, u: ns, facts: p.facts(id, c)}, p: p, c: c, ns: ns, profile: *id}, nil
 }

@@ -56,10 +56,11 @@ func definite(err error) error {
 	return err
 }
 
-// way is what a path has whatever it speaks. cfg and portal are constant.
+// way is what a path has whatever it speaks. cfg, portal and number are constant.
 type way struct {
 	cfg    *Config
 	portal string
+	number int     // of the portal, from 0
 	places *places // nil: nowhere
 
 	mu      sync.Mutex
@@ -69,7 +70,7 @@ type way struct {
 
 // newWay is portal i of a volume.
 func (d *Device) newWay(i int) way {
-	return way{cfg: &d.cfg, portal: d.cfg.Portals[i], places: d.was, polling: d.cfg.Polling}
+	return way{cfg: &d.cfg, portal: d.cfg.Portals[i], number: i, places: d.was, polling: d.cfg.Polling}
 }
 
 // source is what the path's sockets are bound to; empty: the kernel's choice.

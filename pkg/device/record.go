@@ -69,14 +69,14 @@ func forgetRecord(stateDir, volume string) error {
 		return err
 	}
 	defer unlock()
-	return errors.Join(removeIfThere(base+".volume"), removeIfThere(base+".lock"))
+	return errors.Join(removeIfThere(base+".volume"), removeIfThere(base+reservationSuffix), removeIfThere(base+".lock"))
 }
 
 func (d *Device) forget() error {
 	if d.keep.Load() {
 		return nil
 	}
-	return removeIfThere(d.record)
+	return errors.Join(removeIfThere(d.record), removeIfThere(d.holds))
 }
 
 func removeIfThere(path string) error {

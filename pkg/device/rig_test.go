@@ -56,7 +56,7 @@ type rig struct {
 func newRig(t *testing.T, portals int, cfg target.Config) *rig {
 	t.Helper()
 	r := &rig{T: t, ram: target.NewRAM(1 << 20)}
-	cfg.LUNs = []target.LUN{{Number: 1, Store: r.ram}}
+	cfg.LUNs = []target.LUN{{Number: 1, Store: storeOf(r.ram, cfg.LUNs)}}
 	var err error
 	if r.srv, err = target.New(cfg); err != nil {
 		t.Fatal(err)
@@ -65,12 +65,29 @@ func newRig(t *testing.T, portals int, cfg target.Config) *rig {
 	return r.listen(portals)
 }
 
+// storeOf is ram, unless a unit is given: then it is that one's slow store, over ram.
+func storeOf[U target.LUN | subsystem.Namespace](ram *target.RAM, given []U) target.Store {
+	for _, u := range given {
+		var s target.Store
+		switch u := any(u).(type) {
+		case target.LUN:
+			s = u.Store
+		case subsystem.Namespace:
+			s = u.Store
+		}
+		slow := s.(*slowStore)
+		slow.Store = ram
+		return slow
+	}
+	return ram
+}
+
 // newNVMeRig is newRig over NVMe/TCP. Without traffic based keep alive and with
 // no quiesce time a fence is two keep alive timeouts.
 func newNVMeRig(t *testing.T, portals int, cfg subsystem.Config) *rig {
 	t.Helper()
 	r := &rig{T: t, ram: target.NewRAM(1 << 20)}
-	cfg.Namespaces = []subsystem.Namespace{{ID: 1, Store: r.ram}}
+	cfg.Namespaces = []subsystem.Namespace{{ID: 1, Store: storeOf(r.ram, cfg.Namespaces)}}
 	cfg.NoTBKAS = true
 	var err error
 	if r.sub, err = subsystem.New(cfg); err != nil {
@@ -112,7 +129,7 @@ func (r *rig) killedState(cfg device.Config) string {
 		r.Fatal(err)
 	}
 	r.Cleanup(func() { _ = os.RemoveAll(dir) })
-	for _, pattern := range []string{"*.ledger", "*.json", "*.volume", "*.places"} {
+	for _, pattern := range []string{"*.ledger", "*.json", "*.volume", "*.places", "*.reservation"} {
 		files, _ := filepath.Glob(filepath.Join(cfg.StateDir, pattern))
 		for _, f := range files {
 			b, err := os.ReadFile(f)

@@ -61,10 +61,13 @@ type query struct {
 
 // ask sends q.cdb until it is answered with more than a unit attention or
 // busy. errRefused is an ILLEGAL REQUEST.
-func (q *query) ask(what string, n int, in []byte) ([]byte, error) {
+func (q *query) ask(what string, n int, in []byte) ([]byte, error) { return q.exec(what, n, in, nil) }
+
+// exec is ask for a command that may have data for the unit.
+func (q *query) exec(what string, n int, in, out []byte) ([]byte, error) {
 	attentions, waits := 0, 0
 	for {
-		r, err := q.s.Exec(q.ctx, q.lun, q.cdb[:n], in, nil)
+		r, err := q.s.Exec(q.ctx, q.lun, q.cdb[:n], in, out)
 		if err != nil {
 			return nil, err
 		}
@@ -73,7 +76,9 @@ func (q *query) ask(what string, n int, in []byte) ([]byte, error) {
 		sense, _ := scsi.ParseSense(r.Sense)
 		switch {
 		case v.Class == blk.Good:
-			return in[:r.N], nil
+			return in[:min(r.N, len(in))], nil
+		case r.Status == scsi.StatusReservationConflict:
+			return nil, fmt.Errorf("%s: %w", what, scsi.ErrConflict)
 		case sense.Key == scsi.KeyIllegalRequest && sense.ASC == 0x25: // LOGICAL UNIT NOT SUPPORTED
 			return nil, fmt.Errorf("%w: %w", scsi.ErrNoUnit, senseError(what, r))
 		case r.Status == scsi.StatusCheckCondition && sense.Key == scsi.KeyIllegalRequest:

@@ -52,6 +52,10 @@ func (l *LUN) Submit(c *blk.Command, lane int) bool {
 // sending: of every lane, they share the connection. It never blocks.
 func (l *LUN) Kick(int) { l.s.link.Kick() }
 
+// WatchReservation says that the unit is held by a reservation: what may have
+// ended it stops the unit like a doubt about its identity. Before SetProfile.
+func (l *LUN) WatchReservation() { l.gate.WatchReservation() }
+
 // Gate is what Resume wants: ask before the identification begins. 0: open.
 func (l *LUN) Gate() uint32 { return l.gate.Ticket() }
 

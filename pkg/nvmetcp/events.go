@@ -63,6 +63,11 @@ func (c *Controller) event(e nvme.Event) {
 		}
 		c.look(lookNamespaces)
 	case nvme.ReservationNoticed:
+		// Whose it is the log says, but who holds a reservation must not send before
+		// that is known. Once the log is read, and the event armed, it is told again.
+		for _, n := range all {
+			n.evidence(e.Evidence())
+		}
 		c.look(lookReservation)
 	default:
 		c.look(lookState)

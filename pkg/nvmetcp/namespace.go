@@ -86,6 +86,10 @@ func (n *Namespace) Kick(lane int) {
 	n.c.queues[i].link.Kick()
 }
 
+// WatchReservation says that the namespace is held by a reservation: what may have
+// ended it stops the senders like a doubt about its identity. Before SetProfile.
+func (n *Namespace) WatchReservation() { n.gate.WatchReservation() }
+
 // Gate is what Resume wants: ask before the identification begins. 0: open.
 func (n *Namespace) Gate() uint32 { return n.gate.Ticket() }
 

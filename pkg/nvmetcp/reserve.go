@@ -15,9 +15,10 @@ var reserveVerbs = map[nvme.Opcode]string{
 // reservation of the namespace in the host's name (NVMe Base 2.1 8.1.22).
 // current is the host's own key; other is the new one when it registers, and
 // the one that loses when it preempts. A conflict is an error that is
-// nvme.ReservationConflict, on every path alike.
+// nvme.ReservationConflict, on every path alike. It does not wait at the gate:
+// what it is for is to find out whether the namespace may be written to.
 func (n *Namespace) Reserve(ctx context.Context, r nvme.ReserveCommand, current, other uint64) error {
-	a, _, err := n.Exec(ctx, r.Command(n.nsid), nil, r.AppendKeys(nil, current, other))
+	a, _, err := n.c.queues[0].exec(ctx, r.Command(n.nsid), nil, nil, r.AppendKeys(nil, current, other))
 	if err == nil && !a.Status.OK() {
 		err = n.c.cfg.errorf("namespace %d: %s a reservation: %w", n.nsid, reserveVerbs[r.Op], a.Status)
 	}
@@ -25,11 +26,11 @@ func (n *Namespace) Reserve(ctx context.Context, r nvme.ReserveCommand, current,
 }
 
 // Reservations reports who is registered and who holds what, with the 128-bit
-// host identifiers that Connect told (B-23).
+// host identifiers that Connect told (B-23). Like Reserve it does not wait at the gate.
 func (n *Namespace) Reservations(ctx context.Context) (nvme.ReservationStatus, error) {
 	for size := nvme.ReservationStatusLen(fewRegistrants, true); ; {
 		b := make([]byte, size)
-		a, got, err := n.Exec(ctx, nvme.ReserveReport(n.nsid, uint32(size), true), b, nil)
+		a, got, err := n.c.queues[0].exec(ctx, nvme.ReserveReport(n.nsid, uint32(size), true), nil, b, nil)
 		if err == nil && !a.Status.OK() {
 			err = a.Status
 		}

@@ -35,6 +35,15 @@ func PutReserveParam(b []byte, key, action uint64, aptpl bool) {
 	}
 }
 
+// ErrConflict is status RESERVATION CONFLICT as an error: the same on every path.
+var ErrConflict = errors.New("reservation conflict")
+
+// ErrNoReservations: the unit knows no persistent reservations.
+var ErrNoReservations = errors.New("the unit has no persistent reservations")
+
+// ReservationLen is the length of READ RESERVATION data, bytes.
+const ReservationLen = 24
+
 var errReserve = errors.New("scsi: PERSISTENT RESERVE data is cut short")
 
 // ParseReserveParam reads a basic parameter list.

@@ -30,6 +30,7 @@ type Machine struct {
 	ttt      uint32 // last target transfer tag of an R2T
 	nonces   auth.Nonces
 	tasks    []*task // to reuse
+	unheld   bool    // RefuseReservations
 
 	// directory, if set, answers SendTargets, and makes this a target that no
 	// name means: see Hub.

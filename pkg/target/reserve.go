@@ -43,8 +43,16 @@ func conflicts(r *reservations, n sessionKey, c *scsi.Command) bool {
 	return r.Shuts(n, kindOf(c))
 }
 
+// RefuseReservations makes PERSISTENT RESERVE IN and OUT unknown commands: a target
+// that does not have them.
+func (m *Machine) RefuseReservations() { m.unheld = true }
+
 // reserveIn answers PERSISTENT RESERVE IN.
 func (m *Machine) reserveIn(t *task) {
+	if m.unheld {
+		m.check(t, scsi.SenseInvalidOpcode)
+		return
+	}
 	r := &t.unit.reservations
 	switch t.cmd.Action {
 	case scsi.ActionReadKeys:
@@ -78,6 +86,10 @@ func (m *Machine) fullStatus(r *reservations) []byte {
 
 // reserveOut does PERSISTENT RESERVE OUT (SPC-4 6.16).
 func (m *Machine) reserveOut(t *task) {
+	if m.unheld {
+		m.check(t, scsi.SenseInvalidOpcode)
+		return
+	}
 	if t.cmd.Alloc != scsi.ReserveParamLen || int(t.got) < scsi.ReserveParamLen {
 		m.check(t, scsi.SenseParamLength)
 		return

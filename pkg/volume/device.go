@@ -77,6 +77,9 @@ type Status struct {
 	Held   int64 // requests without an answer
 	// InDoubt are writes that wait for a fence (I3).
 	InDoubt int64
+	// Lost is why the volume is another node's by now, so that its I/O fails for
+	// good; empty: it is not.
+	Lost string
 }
 
 // PathStatus is one path.

@@ -23,6 +23,18 @@ func (n *Node) Revoke(ctx context.Context, volume, cause string) error {
 	return of(volume, "revoke", err)
 }
 
+// lost revokes a volume that another node has by now: what was not written here
+// never will be, and a new Stage begins anew.
+func (n *Node) lost(st *state) *state {
+	if st.dev == nil || st.rec.Revoked != "" {
+		return st
+	}
+	if why := st.dev.Status().Lost; why != "" {
+		return n.revoke(st, why)
+	}
+	return st
+}
+
 // revokedError says why I/O failed.
 type revokedError string
 

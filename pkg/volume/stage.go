@@ -125,6 +125,7 @@ func (n *Node) former(ctx context.Context, st *state, w wanted) (*state, error) 
 	if st.attached.Epoch != w.attached.Epoch && st.rec.Revoked == "" {
 		st = n.revoke(st, fmt.Sprintf("its publication %s was revoked: it is published anew as %s", st.attached.Epoch, w.attached.Epoch))
 	}
+	st = n.lost(st)
 	if st.rec.Revoked != "" || st.rec.Phase == phaseUnstaging || st.rec.Phase == phaseDetached {
 		return nil, n.tearDown(ctx, st)
 	}

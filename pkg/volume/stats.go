@@ -129,6 +129,8 @@ func (st *state) condition(s Status) Condition {
 	switch {
 	case st.rec.Revoked != "":
 		return Condition{true, true, st.rec.Revoked}
+	case s.Lost != "":
+		return Condition{true, true, s.Lost}
 	case s.Usable == 0:
 		return Condition{true, true, fmt.Sprintf("none of %s; %d requests wait", describePaths(s), s.Held)}
 	}

@@ -88,6 +88,7 @@ func (n *Node) tearDown(ctx context.Context, st *state) (err error) {
 	if st, err = n.mark(st, phaseUnstaging, "volume.unstage.marked"); err != nil {
 		return err
 	}
+	st = n.lost(st)
 	if st.rec.Phase == phaseUnstaging {
 		if st, err = n.released(ctx, st); err != nil {
 			return err
@@ -135,6 +136,8 @@ func (n *Node) released(ctx context.Context, st *state) (*state, error) {
 	if err != nil {
 		return st, err
 	}
+	st = n.lost(st)
+	gone = st.rec.Revoked != ""
 	if err := st.dev.Flush(ctx); err != nil && !gone {
 		return st, n.because(st, "flush", err)
 	}

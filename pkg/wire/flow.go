@@ -284,9 +284,10 @@ func (f *Flow) Answer(k *Task, v blk.Verdict) {
 	f.complete(k)
 }
 
-// Evidence tells the sink; a doubt about the identity stops the senders first.
+// Evidence tells the sink; a doubt about the identity, or about the reservation
+// of a unit that has one, stops the senders first.
 func (u *Unit) Evidence(e blk.Evidence) {
-	if e&blk.IdentityChanged != 0 {
+	if u.Gate.stops(e) {
 		u.Gate.Doubt()
 	}
 	u.Sink.Evidence(e)

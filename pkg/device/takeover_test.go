@@ -1,0 +1,391 @@
+package device_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/blk"
+	"github.com/csi-mpath/csi-mpath/pkg/device"
+	"github.com/csi-mpath/csi-mpath/pkg/iscsi"
+	"github.com/csi-mpath/csi-mpath/pkg/nvme"
+	"github.com/csi-mpath/csi-mpath/pkg/nvmetcp"
+	"github.com/csi-mpath/csi-mpath/pkg/scsi"
+	"github.com/csi-mpath/csi-mpath/pkg/target"
+	"github.com/csi-mpath/csi-mpath/pkg/target/subsystem"
+)
+
+// reserved is a configuration of node n, which reserves the volume.
+func (r *rig) reserved(n int) device.Config {
+	cfg := r.config()
+	cfg.Reserve = true
+	switch p := cfg.Protocol.(type) {
+	case device.ISCSI:
+		p.Initiator = fmt.Sprintf("iqn.2026-01.test:node%d", n)
+		cfg.Protocol = p
+	case device.NVMe:
+		p.HostNQN = fmt.Sprintf("nqn.2026-01.test:node%d", n)
+		cfg.Protocol = p
+	}
+	return cfg
+}
+
+// node is another node, with the volume open.
+func (r *rig) node(cfg device.Config, paths int) *rig {
+	r.Helper()
+	n := newRigOver(r)
+	cfg.Events = n.event
+	n.open(cfg, paths)
+	return n
+}
+
+// outcome waits for the answer to a request.
+func (r *rig) outcome(q *blk.Request) (st blk.Status) {
+	r.Helper()
+	r.until("an answer", func() (ok bool) { st, ok = r.answered(q); return ok })
+	return st
+}
+
+func (r *rig) writes(off, v uint64) {
+	r.Helper()
+	if st := r.outcome(r.send(blk.Write, off, 4096, v)); st != blk.OK {
+		r.Fatalf("a write is answered with %v; %s", st, r.dev.Lost())
+	}
+}
+
+// over ends the device as at Unstage.
+func (r *rig) over() error {
+	r.Helper()
+	r.lane.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return r.dev.Close(ctx)
+}
+
+// killed is what the next process finds after a kill -9 of this one, whose sessions
+// end without a word.
+func (r *rig) killed(cfg device.Config) device.Config {
+	r.Helper()
+	cfg.StateDir, cfg.Patient = r.killedState(cfg), true
+	r.dev.Keep()
+	_ = r.over()
+	return cfg
+}
+
+// table is who is registered at the target, and who of them holds the volume, asked
+// by somebody who is not.
+func (r *rig) table() (keys []uint64, held bool) {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if r.sub != nil {
+		ns := r.stranger(ctx)
+		st, err := ns.Reservations(ctx)
+		r.check(err)
+		for _, o := range st.Registrants {
+			keys = append(keys, o.Key)
+		}
+		return keys, st.Type != nvme.NoReservation
+	}
+	s := r.strangeSession(ctx)
+	keys, v, err := s.Reservations(ctx, mustLUN(r.T, "1"))
+	r.check(err)
+	return keys, v.Held
+}
+
+// clear has somebody else remove all registrations.
+func (r *rig) clear() {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if r.sub != nil {
+		ns := r.stranger(ctx)
+		r.check(ns.Reserve(ctx, nvme.ReserveCommand{Op: nvme.OpReserveRegister}, 0, 7))
+		r.check(ns.Reserve(ctx, nvme.ReserveCommand{Op: nvme.OpReserveRelease, Action: nvme.ActionClear}, 7, 0))
+		return
+	}
+	s := r.strangeSession(ctx)
+	r.check(s.Reserve(ctx, mustLUN(r.T, "1"), scsi.ActionRegisterAndIgnore, 0, 0, 7))
+	r.check(s.Reserve(ctx, mustLUN(r.T, "1"), scsi.ActionClear, 0, 7, 0))
+}
+
+func (r *rig) strangeSession(ctx context.Context) *iscsi.Session {
+	r.Helper()
+	s, err := iscsi.Dial(ctx, iscsi.Config{Portal: r.portals[0].Addr(), TargetName: r.srv.Name(), InitiatorName: "iqn.2026-01.test:stranger", ISID: [6]byte{0x80, 9}})
+	r.check(err)
+	r.Cleanup(func() { s.Abort(nil) })
+	return s
+}
+
+func (r *rig) stranger(ctx context.Context) *nvmetcp.Namespace {
+	r.Helper()
+	c, err := nvmetcp.Dial(ctx, nvmetcp.Config{Portal: r.portals[0].Addr(), Subsystem: r.sub.Name(), HostNQN: "nqn.2026-01.test:stranger", HostID: [16]byte{9}})
+	r.check(err)
+	r.Cleanup(func() { c.Abort(nil) })
+	return c.Namespace(1, 1, deaf{})
+}
+
+// deaf is a sink that nobody listens to.
+type deaf struct{}
+
+func (deaf) Complete(*blk.Command)    {}
+func (deaf) BatchEnd(uint64)          {}
+func (deaf) Evidence(blk.Evidence)    {}
+func (deaf) Lost(*blk.Command, error) {}
+
+func (r *rig) check(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// slowStore is a store whose first write to block 0 after shut is on its way until
+// open: the target cannot call it back.
+type slowStore struct {
+	target.Store
+	shut    atomic.Bool
+	arrived chan struct{}
+	open    chan struct{}
+}
+
+func newSlowStore() *slowStore {
+	return &slowStore{arrived: make(chan struct{}), open: make(chan struct{})}
+}
+
+func (s *slowStore) WriteAt(p []byte, off uint64) error {
+	if off == 0 && s.shut.CompareAndSwap(true, false) {
+		close(s.arrived)
+		<-s.open
+	}
+	return s.Store.WriteAt(p, off)
+}
+
+// overBothSlowly is overBoth with a slow store.
+func overBothSlowly(t *testing.T, story func(r *rig, s *slowStore)) {
+	t.Run("iSCSI", func(t *testing.T) {
+		s := newSlowStore()
+		story(newRig(t, 2, target.Config{LUNs: []target.LUN{{Store: s}}}), s)
+	})
+	t.Run("NVMe", func(t *testing.T) {
+		s := newSlowStore()
+		story(newNVMeRig(t, 2, subsystem.Config{Namespaces: []subsystem.Namespace{{Store: s}}}), s)
+	})
+}
+
+// Issue 8, 6: a writer goes on while another node opens the volume, with one of
+// its writes on its way into the store.
+func TestAnotherNodeTakesAVolumeOverAndNothingOfTheFirstLandsAfterwards(t *testing.T) {
+	overBothSlowly(t, func(r *rig, slow *slowStore) {
+		r.open(r.reserved(1), 2)
+		r.writes(8192, 1)
+		slow.shut.Store(true)
+		held := r.send(blk.Write, 0, 4096, 1)
+		<-slow.arrived
+		second, opened := newRigOver(r), make(chan error, 1)
+		go func() { opened <- second.opens(second.reserved(2)) }()
+		r.until("writes of the first are refused", func() bool { return r.outcome(r.send(blk.Write, 8192, 4096, 1)) != blk.OK })
+		select {
+		case err := <-opened:
+			r.Fatalf("the second is open (%v), and a write of the first is still on its way into the store", err)
+		default:
+		}
+		close(slow.open)
+		r.check(<-opened)
+		r.outcome(held)
+		r.check(second.lanes())
+		second.writes(0, 2)
+		second.writes(8192, 2)
+		for range 20 {
+			if st := r.outcome(r.send(blk.Write, 8192, 4096, 1)); st == blk.OK {
+				r.Fatal("a write of the first was accepted")
+			}
+		}
+		if a, b := second.content(0), second.content(8192); a != 2 || b != 2 {
+			r.Fatalf("the blocks hold writes %d and %d, want 2", a, b)
+		}
+		r.until("the first knows", func() bool { return r.dev.Lost() != "" && r.saw(device.ReservationLost) == 1 })
+		r.check(second.over())
+		if st := r.outcome(r.send(blk.Write, 0, 4096, 1)); st == blk.OK || second.content(0) != 2 {
+			r.Fatalf("the first writes again once the second has left: %v", st)
+		}
+	})
+}
+
+// opens opens the volume, without a lane. Any goroutine.
+func (r *rig) opens(cfg device.Config) (err error) {
+	cfg.Events = r.event
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	r.dev, err = device.Open(ctx, cfg)
+	return err
+}
+
+// lanes opens the lane of a device that is open, and has it end with the test.
+func (r *rig) lanes() (err error) {
+	r.lane, err = r.dev.OpenLane(64)
+	r.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		r.lane.Close()
+		_ = r.dev.Close(ctx)
+	})
+	return err
+}
+
+func TestTheEndOfADeviceLeavesNoRegistration(t *testing.T) {
+	overBoth(t, func(t *testing.T, over kind) {
+		r := over(t, 3)
+		r.open(r.reserved(1), 3)
+		r.writes(0, 1)
+		if keys, held := r.table(); len(keys) == 0 || !held {
+			t.Fatalf("keys %x, held %v", keys, held)
+		}
+		r.portals[2].Kill() // it may be the holder's
+		r.until("two paths", func() bool { return r.dev.Status().Usable == 2 })
+		r.check(r.over())
+		if keys, held := r.table(); len(keys) != 0 || held {
+			t.Fatalf("keys %x, held %v", keys, held)
+		}
+		if n := r.saw(device.ReservationLeft); n != 0 {
+			t.Errorf("%d complaints", n)
+		}
+	})
+}
+
+func TestADeviceWhosePathsAreAllDeadEndsAndTellsWhatItLeaves(t *testing.T) {
+	overBoth(t, func(t *testing.T, over kind) {
+		r := over(t, 2)
+		r.open(r.reserved(1), 2)
+		for _, p := range r.portals {
+			p.Kill()
+		}
+		r.until("no path", func() bool { return r.dev.Status().Usable == 0 })
+		r.check(r.over())
+		if n := r.saw(device.ReservationLeft); n != 1 {
+			t.Errorf("%d events say that the reservation stays", n)
+		}
+		for _, p := range r.portals {
+			r.check(p.Start())
+		}
+		r.node(r.reserved(1), 2).writes(0, 2) // the same node, anew
+	})
+}
+
+func TestAfterAKillTheNextProcessGoesOnWithItsReservation(t *testing.T) {
+	overBoth(t, func(t *testing.T, over kind) {
+		r := over(t, 2)
+		cfg := r.reserved(1)
+		r.open(cfg, 2)
+		r.writes(0, 1)
+		before, _ := r.table()
+		next := r.node(r.killed(cfg), 2)
+		next.writes(0, 2)
+		if after, held := r.table(); !held || len(after) != len(before) || after[0] != before[0] {
+			t.Errorf("keys %x, held %v, before %x", after, held, before)
+		}
+		if n := next.saw(device.Reserved); n != 0 {
+			t.Error("it took the volume anew")
+		}
+		r.check(next.over())
+		if keys, _ := r.table(); len(keys) != 0 {
+			t.Errorf("left behind: %x", keys)
+		}
+	})
+}
+
+// A node that was killed, and whose volume another took meanwhile, gets its device
+// back, because that has users, and all its I/O fails.
+func TestAfterAKillANodeDoesNotTakeBackWhatAnotherHas(t *testing.T) {
+	for _, left := range []bool{false, true} {
+		t.Run(fmt.Sprintf("other left %v", left), func(t *testing.T) {
+			overBoth(t, func(t *testing.T, over kind) {
+				r := over(t, 2)
+				cfg := r.reserved(1)
+				r.open(cfg, 2)
+				r.writes(0, 1)
+				cfg = r.killed(cfg)
+				second := r.node(r.reserved(2), 2)
+				second.writes(0, 2)
+				if left {
+					r.check(second.over())
+				}
+				for range 2 { // and it stays so
+					next := r.node(cfg, 1)
+					if st := next.outcome(next.send(blk.Write, 0, 4096, 1)); st == blk.OK {
+						t.Fatal("the first wrote")
+					}
+					if st := next.outcome(next.send(blk.Read, 0, 4096, 0)); st == blk.OK || next.dev.Lost() == "" {
+						t.Errorf("a read is answered with %v, lost %q", st, next.dev.Lost())
+					}
+					next.dev.Keep()
+					r.check(next.over())
+				}
+				if !left {
+					second.writes(0, 3)
+					r.check(second.over())
+				}
+				cfg.Patient = false // a new stage
+				r.node(cfg, 2).writes(0, 4)
+			})
+		})
+	}
+}
+
+func TestAPathThatJoinsLaterMayWrite(t *testing.T) {
+	overBoth(t, func(t *testing.T, over kind) {
+		r := over(t, 2)
+		r.portals[1].Kill()
+		r.open(r.reserved(1), 1)
+		r.writes(0, 1)
+		r.check(r.portals[1].Start())
+		r.until("two paths", func() bool { return r.dev.Status().Usable == 2 })
+		r.portals[0].Kill() // the holder's
+		r.until("one path", func() bool { return r.dev.Status().Usable == 1 })
+		r.writes(4096, 2)
+		r.check(r.portals[0].Start())
+		r.until("two paths again", func() bool { return r.dev.Status().Usable == 2 })
+		r.writes(8192, 3)
+		r.writes(12288, 3)
+	})
+}
+
+// What took the registrations away is the storage's restart, or another node that
+// has come and gone: nobody can tell, so nothing is written.
+func TestAVolumeWhoseRegistrationsAreForgottenFails(t *testing.T) {
+	for _, down := range []bool{false, true} {
+		t.Run(fmt.Sprintf("paths down %v", down), func(t *testing.T) {
+			overBoth(t, func(t *testing.T, over kind) {
+				r := over(t, 2)
+				cfg := r.reserved(1)
+				r.open(cfg, 2)
+				r.writes(0, 1)
+				if down {
+					r.portals[0].Drop()
+					r.portals[1].Drop()
+				}
+				r.clear()
+				r.until("it is told", func() bool {
+					return r.dev.Lost() != "" || down && r.outcome(r.send(blk.Read, 0, 4096, 0)) != blk.OK
+				})
+				if st := r.outcome(r.send(blk.Write, 0, 4096, 2)); st == blk.OK || r.content(0) != 1 {
+					t.Fatalf("a write is answered with %v, the block holds %d", st, r.content(0))
+				}
+				r.check(r.over())
+				cfg.Events = nil
+				r.node(cfg, 2).writes(0, 3)
+			})
+		})
+	}
+}
+
+func TestAReservationForReadingOnlyIsRefused(t *testing.T) {
+	r := newRig(t, 1, target.Config{})
+	cfg := r.reserved(1)
+	cfg.ReadOnly = true
+	if cfg.Check() == nil {
+		t.Error("accepted")
+	}
+}
