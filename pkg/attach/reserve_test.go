@@ -22,8 +22,8 @@ func static(n string) func(*attrs.Attachment) {
 	}
 }
 
-// another is another node over the same array.
-func (r *rig) another() *rig {
+// second is another node over the same array.
+func (r *rig) second() *rig {
 	r.Helper()
 	o := *r
 	o.dir = filepath.Join(r.dir, "o")
@@ -44,7 +44,7 @@ func TestAStaticVolumeIsTakenFromANodeThatDidNotLetItGo(t *testing.T) {
 	overBoth(t, func(r *rig) {
 		r.must(r.node.Stage(r.Context(), r.request(static("n1"))))
 		r.until("both paths", func() bool { return r.message() == "2 paths work" })
-		o := r.another()
+		o := r.second()
 		r.must(o.node.Stage(r.Context(), o.request(static("n2"))))
 		r.until("the first knows", func() bool {
 			_, _ = r.node.Expand(r.Context(), "vol", size) // over iSCSI who sends nothing is told nothing, until the next look
@@ -78,7 +78,7 @@ func TestAVolumeThatManyMayHaveTakesNoReservation(t *testing.T) {
 		q := r.request(static("n1"))
 		q.Exclusive, q.Block = false, true
 		r.must(r.node.Stage(r.Context(), q))
-		o := r.another()
+		o := r.second()
 		q = o.request(static("n2"))
 		q.Exclusive, q.Block = false, true
 		r.must(o.node.Stage(r.Context(), q))
