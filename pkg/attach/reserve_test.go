@@ -1,12 +1,9 @@
 package attach_test
 
 import (
-	"context"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/csi-mpath/csi-mpath/pkg/attach/attachtest"
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
 	"github.com/csi-mpath/csi-mpath/pkg/target"
 	"github.com/csi-mpath/csi-mpath/pkg/volume"
@@ -22,29 +19,12 @@ func static(n string) func(*attrs.Attachment) {
 	}
 }
 
-// second is another node over the same array.
-func (r *rig) second() *rig {
-	r.Helper()
-	o := *r
-	o.dir = filepath.Join(r.dir, "o")
-	var err error
-	o.machine, err = attachtest.New(o.dir)
-	r.must(err)
-	o.start()
-	r.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		_ = o.node.Close(ctx)
-	})
-	return &o
-}
-
 // Issue 8, 6, and I9: the next Stage fences a static volume.
 func TestAStaticVolumeIsTakenFromANodeThatDidNotLetItGo(t *testing.T) {
 	overBoth(t, func(r *rig) {
 		r.must(r.node.Stage(r.Context(), r.request(static("n1"))))
 		r.until("both paths", func() bool { return r.message() == "2 paths work" })
-		o := r.second()
+		o := r.another()
 		r.must(o.node.Stage(r.Context(), o.request(static("n2"))))
 		r.until("the first knows", func() bool {
 			_, _ = r.node.Expand(r.Context(), "vol", size) // over iSCSI who sends nothing is told nothing, until the next look
@@ -78,7 +58,7 @@ func TestAVolumeThatManyMayHaveTakesNoReservation(t *testing.T) {
 		q := r.request(static("n1"))
 		q.Exclusive, q.Block = false, true
 		r.must(r.node.Stage(r.Context(), q))
-		o := r.second()
+		o := r.another()
 		q = o.request(static("n2"))
 		q.Exclusive, q.Block = false, true
 		r.must(o.node.Stage(r.Context(), q))
