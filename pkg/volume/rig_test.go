@@ -70,6 +70,18 @@ func (r *rig) abandon() {
 	r.wg.Wait()
 }
 
+// reset is abandon, and the end of the machine: what is left are directories.
+func (r *rig) reset() {
+	r.abandon()
+	r.s.reset()
+	r.boot += "+1"
+	for _, dir := range []string{"a-stage", "a-pod"} {
+		r.must(os.RemoveAll(r.path(dir)))
+	}
+}
+
+func (r *rig) mounts() *mount.Host { return mount.Over(r.s.node) }
+
 func (r *rig) path(name string) string { return filepath.Join(r.pods, name) }
 
 // attachment is that of a volume under an epoch.

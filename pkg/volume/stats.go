@@ -48,8 +48,12 @@ func (n *Node) look(volume, path string) (*state, error) {
 	return st, err
 }
 
-// away is the condition of a volume that was served before.
+// away is the condition of a volume that was served before. One that is being staged
+// has nothing wrong with it (kubernetes#119293).
 func (st *state) away() Condition {
+	if st.fresh {
+		return Condition{Message: "it is being staged"}
+	}
 	c := Condition{Abnormal: true, Inaccessible: true, Message: "it is being brought back"}
 	if st.problem != nil {
 		c.Message = st.problem.Error()

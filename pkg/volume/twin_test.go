@@ -14,7 +14,8 @@ import (
 // storage is the twin of all that devices are: volumes on arrays, the kernel's
 // block devices, which outlive a process, and sessions, which do not.
 type storage struct {
-	node *mounttest.Node
+	node   *mounttest.Node
+	before func() // if set, called by Open; set before use
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced at each change
@@ -135,8 +136,19 @@ func (s *storage) kill() {
 	})
 }
 
+// reset is the end of the machine: no block device and no mount is left of it.
+func (s *storage) reset() {
+	s.kill()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kernel, s.node = map[string]*blockDevice{}, mounttest.New()
+}
+
 // Open implements DeviceOpener.
 func (s *storage) Open(ctx context.Context, c DeviceConfig) (Device, error) {
+	if s.before != nil {
+		s.before()
+	}
 	s.mu.Lock()
 	s.opens++
 	l := s.luns[c.Attached.Target]
