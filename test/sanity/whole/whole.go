@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
@@ -91,16 +92,27 @@ func New(t *testing.T) *Driver {
 	t.Cleanup(b.Close)
 	w := &Driver{Controller: &driver.Controller{Backends: b}, Dir: shortDir(t)}
 	w.HasNode = func(_ context.Context, node string) (bool, error) { return node == "node-1", nil }
-	if w.Machine, err = attachtest.New(w.Dir); err != nil {
-		t.Fatal(err)
-	}
-	volumes, err := volume.Open(volume.Config{State: filepath.Join(w.Dir, "v"), Boot: "boot", Devices: w.Machine, Mounts: w.Machine.Host})
+	w.Node, w.Machine = NewNode(t, w.Dir, "node-1")
+	return w
+}
+
+// NewNode is a node with its state in a directory, that ends with the test.
+func NewNode(t *testing.T, dir, id string) (*driver.Node, *attachtest.Node) {
+	t.Helper()
+	machine, err := attachtest.New(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = volumes.Close(context.Background()) })
-	w.Node = &driver.Node{ID: "node-1", Volumes: volumes, Limit: 128}
-	return w
+	volumes, err := volume.Open(volume.Config{State: filepath.Join(dir, "v"), Boot: "boot", Devices: machine, Mounts: machine.Host})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = volumes.Close(ctx)
+	})
+	return &driver.Node{ID: id, Volumes: volumes, Limit: 128}, machine
 }
 
 // Serve runs the driver on a socket until the test ends.
