@@ -31,6 +31,7 @@ type fake struct {
 	quiet    map[string]int // quiesced now
 	quieted  int            // ever
 	refuse   error          // of Ensure
+	mute     bool           // it does not list: something hangs
 	resized  map[string]int64
 }
 
@@ -174,7 +175,22 @@ func (x *fake) Quiesce(_ context.Context, identity string) (func(), error) {
 	}, nil
 }
 
-func (x *fake) Exported(context.Context) ([]export.Exported, error) {
+// listing waits for ctx if what is listed cannot be.
+func (x *fake) listing(ctx context.Context) error {
+	x.mu.Lock()
+	mute := x.mute
+	x.mu.Unlock()
+	if mute {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return nil
+}
+
+func (x *fake) Exported(ctx context.Context) ([]export.Exported, error) {
+	if err := x.listing(ctx); err != nil {
+		return nil, err
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var out []export.Exported
@@ -188,7 +204,10 @@ func (x *fake) Exported(context.Context) ([]export.Exported, error) {
 	return out, nil
 }
 
-func (x *fake) Sessions(context.Context) ([]export.Session, error) {
+func (x *fake) Sessions(ctx context.Context) ([]export.Session, error) {
+	if err := x.listing(ctx); err != nil {
+		return nil, err
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return slices.Clone(x.sessions), nil

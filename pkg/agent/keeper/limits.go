@@ -1,14 +1,19 @@
 package keeper
 
-import "time"
+import (
+	"time"
+
+	"github.com/csi-mpath/csi-mpath/pkg/agent/export"
+)
 
 // Limits of this package (I6).
 const (
 	// maxFile bounds a file of the journal, bytes: maxPublications of them with
 	// all names and secrets at their longest.
 	maxFile = 4 << 20
-	// maxPublications bounds the nodes that have one volume.
-	maxPublications = 256
+	// maxPublications bounds the nodes that have one volume, those included that are
+	// being revoked: what is written down can be served by every exporter.
+	maxPublications = export.MaxAccess
 
 	// restoreWorkers, reconcileWorkers and fenceWorkers are how many volumes are
 	// worked on side by side: at start, when nobody is served, and later.
@@ -25,8 +30,11 @@ const (
 	drainTimeout  = 5 * time.Second
 	sessionsEvery = 5 * time.Second
 	poolsEvery    = 10 * time.Second
-	// pollTimeout bounds one look at an exporter's sessions or a pool's space.
+	// pollTimeout bounds one look at an exporter's sessions, at a pool's space or its
+	// objects, or for orphans.
 	pollTimeout = 30 * time.Second
+	// sessionsTimeout bounds what a list of publications waits for who is connected.
+	sessionsTimeout = 2 * time.Second
 	// recoverAfter is how many looks in a row a pool must be below its marks.
 	recoverAfter = 3
 

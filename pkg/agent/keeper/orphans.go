@@ -112,8 +112,11 @@ func (s *orphans) news(all []Orphan) []Orphan {
 	return out
 }
 
-// reportOrphans tells of each once.
+// reportOrphans tells of each once. What drains may keep the kernel from listing
+// who has access: the next round finds them (I6).
 func (k *Keeper) reportOrphans(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
+	defer cancel()
 	all, err := k.Orphans(ctx)
 	if err != nil {
 		k.log.Warn("look for orphans", "error", err)

@@ -216,8 +216,7 @@ func (v *view) Publications(ctx context.Context, f backend.PublicationFilter, pa
 	for i, p := range some {
 		initiators[p.Initiator] = i
 	}
-	sessions, err := v.k.sessions(ctx)
-	for _, s := range sessions {
+	for _, s := range v.k.sessionsSoon(ctx) {
 		if i, ok := initiators[s.Initiator]; ok {
 			if some[i].Sessions == nil {
 				some[i].Sessions = map[string]int{}
@@ -225,7 +224,23 @@ func (v *view) Publications(ctx context.Context, f backend.PublicationFilter, pa
 			some[i].Sessions[s.Portal]++
 		}
 	}
-	return some, next, err
+	return some, next, nil
+}
+
+// sessionsSoon are the sessions of those exporters that tell them at once. The
+// kernel does not list who has access while somebody's drains: one volume that
+// hangs must not hide who has all others (I6).
+func (k *Keeper) sessionsSoon(ctx context.Context) (out []export.Session) {
+	ctx, cancel := context.WithTimeout(ctx, sessionsTimeout)
+	defer cancel()
+	for _, x := range k.exporters {
+		some, err := x.Sessions(ctx)
+		if err != nil {
+			k.log.Debug("sessions", "transport", x.Transport(), "error", err)
+		}
+		out = append(out, some...)
+	}
+	return out
 }
 
 func (p publication) public(id backend.ID) backend.Publication {

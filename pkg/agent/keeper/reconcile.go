@@ -22,7 +22,7 @@ func (k *Keeper) inventory(ctx context.Context) (inventory, error) {
 	inv := inventory{}
 	var errs []error
 	for _, p := range k.order {
-		all, err := p.store.Objects(ctx)
+		all, err := k.list(ctx, p)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("pool %s: %w", p.name, err))
 		}
@@ -31,6 +31,13 @@ func (k *Keeper) inventory(ctx context.Context) (inventory, error) {
 		}
 	}
 	return inv, errors.Join(errs...)
+}
+
+// list has a bound: a pool that hangs keeps no other waiting (I6).
+func (k *Keeper) list(ctx context.Context, p *pool) ([]store.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
+	defer cancel()
+	return p.store.Objects(ctx)
 }
 
 // restore serves all volumes of the journal, before anybody is answered; failed

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/csi-mpath/csi-mpath/pkg/agent/export"
 	"github.com/csi-mpath/csi-mpath/pkg/agent/store"
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
 )
@@ -87,5 +90,34 @@ func TestTheReconcilerRevokesWhateverTheStoreSays(t *testing.T) {
 	}
 	if r.iscsi.writable(v.Identity, c.Initiator) {
 		t.Error("the node still has its access")
+	}
+}
+
+// While a node's access drains the kernel lists none of that volume's: that must
+// not hold up the repair of others, nor hide them.
+func TestAnExporterThatCannotListHoldsNobodyUp(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, _ *heard) {
+		v := r.create("v")
+		r.publish(to(v.ID, "n"))
+		r.iscsi.mu.Lock()
+		r.iscsi.mute = true
+		r.iscsi.mu.Unlock()
+		if p := r.publications(); len(p) != 1 {
+			t.Errorf("publications: %+v", p)
+		}
+		for range 2 {
+			r.iscsi.forget()
+			time.Sleep(2 * reconcileEvery) // the bubble's
+			synctest.Wait()
+			if len(r.iscsi.serving()) != 1 {
+				t.Fatal("the reconciler does not go on")
+			}
+		}
+	})
+}
+
+func TestWhatNoExporterCanServeIsNotWrittenDown(t *testing.T) {
+	if maxPublications > export.MaxAccess {
+		t.Errorf("%d publications, and an exporter serves %d", maxPublications, export.MaxAccess)
 	}
 }
