@@ -46,3 +46,23 @@ func TestALoopDeviceIsFoundAgainByItsMark(t *testing.T) {
 		}
 	}
 }
+
+// Somebody who looks into a device keeps it from being detached. Attached again
+// meanwhile, it must not go when he closes it: its name would be another volume's.
+func TestALoopDeviceThatWasBeingReleasedStays(t *testing.T) {
+	kmsg.Watch(t)
+	var k loop.Kernel
+	a, b := file(t), file(t)
+	device, err := k.Attach(t.Context(), a.Identity, a.Backing.Path)
+	rig.Must(t, err)
+	looks, err := os.Open(device)
+	rig.Must(t, err)
+	rig.Must(t, k.Release(t.Context(), a.Identity))
+	again, err := k.Attach(t.Context(), a.Identity, a.Backing.Path)
+	rig.Must(t, errors.Join(err, looks.Close()))
+	other, err := k.Attach(t.Context(), b.Identity, b.Backing.Path)
+	if n, e := rig.Size(again); other == again || n != volumeSize || err != nil || e != nil {
+		t.Errorf("%s has %d bytes, the next volume is %s: %v, %v", again, n, other, err, e)
+	}
+	rig.Must(t, errors.Join(k.Release(t.Context(), a.Identity), k.Release(t.Context(), b.Identity)))
+}

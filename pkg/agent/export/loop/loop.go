@@ -63,7 +63,7 @@ func (k *Kernel) Attach(ctx context.Context, mark, file string) (string, error) 
 	}
 	if d != nil {
 		defer func() { _ = d.Close() }()
-		return d.Name(), over(d, back)
+		return d.Name(), errors.Join(over(d, back), keep(d))
 	}
 	return attach(mark, back)
 }
@@ -103,16 +103,18 @@ func check(ctx context.Context, mark string) error {
 	return ctx.Err()
 }
 
-// find opens the device with a mark; nil if there is none.
+// find opens the device with a mark; nil if there is none. It opens for reading: a
+// device that was open for writing is looked into by udev when it is closed, and
+// that is what keeps a Release from being done at once.
 func find(mark string) (*os.File, error) {
 	all, err := filepath.Glob("/sys/block/loop*/loop")
 	if err != nil {
 		return nil, err
 	}
 	for _, dir := range all {
-		d, err := open("/dev/" + filepath.Base(filepath.Dir(dir)))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+		d, err := os.OpenFile("/dev/"+filepath.Base(filepath.Dir(dir)), os.O_RDONLY|syscall.O_CLOEXEC, 0)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENXIO) {
+			continue // it went meanwhile
 		}
 		if err != nil {
 			return nil, err
@@ -126,6 +128,23 @@ func find(mark string) (*os.File, error) {
 }
 
 func open(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDWR|syscall.O_CLOEXEC, 0) }
+
+// keep takes back a Release that waits for the last one who has the device open:
+// when he closes it, the device would go, and its name be another volume's.
+func keep(d *os.File) error {
+	info, err := unix.IoctlLoopGetStatus64(int(d.Fd()))
+	if err != nil {
+		return fmt.Errorf("%s: %w", d.Name(), err)
+	}
+	if info.Flags&unix.LO_FLAGS_AUTOCLEAR == 0 {
+		return nil
+	}
+	info.Flags &^= unix.LO_FLAGS_AUTOCLEAR
+	if err := unix.IoctlLoopSetStatus64(int(d.Fd()), info); err != nil {
+		return fmt.Errorf("%w: %s is being detached: %w", backend.ErrBusy, d.Name(), err)
+	}
+	return nil
+}
 
 // over checks that a device is over the file.
 func over(d, back *os.File) error {
