@@ -3,7 +3,9 @@ package durable
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -56,10 +58,10 @@ func there(path string, f *os.File) bool {
 	return err == nil && err2 == nil && os.SameFile(a, b)
 }
 
-// Own makes a directory, and refuses one in which somebody else could plant or
-// change files: what lies there decides what is written where.
+// Own makes a directory, durably, and refuses one in which somebody else could
+// plant or change files: what lies there decides what is written where.
 func Own(path string) error {
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	if err := makeAll(path); err != nil {
 		return err
 	}
 	st, err := os.Lstat(path)
@@ -76,4 +78,20 @@ func Own(path string) error {
 		return fmt.Errorf("directory %s may be written by others (mode %#o): chmod go-w it, or choose another", path, st.Mode().Perm())
 	}
 	return nil
+}
+
+// makeAll is os.MkdirAll with each new name synced: what is durable in a directory
+// that is not itself is lost with it.
+func makeAll(path string) error {
+	parent := filepath.Dir(path)
+	if _, err := os.Stat(path); err == nil || parent == path {
+		return err
+	}
+	if err := makeAll(parent); err != nil {
+		return err
+	}
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return SyncDir(parent)
 }

@@ -44,7 +44,7 @@ func (v *view) revokeAll(ctx context.Context, node string) error {
 		}
 	}
 	var mu sync.Mutex
-	errs := v.k.journal.damagedRecords() // they may be of this node's, too
+	errs := append(v.k.journal.damagedRecords(), v.k.unknownServed(ctx)) // they may be of this node's, too
 	each(fenceWorkers, has, func(r record) {
 		err := v.revokeWhenFree(ctx, r.volume, node)
 		mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -196,6 +197,18 @@ func (j *journal) write(r record) error {
 	defer j.mu.Unlock()
 	j.set(r.volume, r)
 	return nil
+}
+
+// mark is write for a revocation that begins. A file that cannot be written, on a
+// full disk, keeps nobody in: what was revoked is durable when it is forgotten, and
+// until then nobody was told that it is.
+func (j *journal) mark(r record, log *slog.Logger) {
+	if err := j.save(r); err != nil {
+		log.Warn("a revocation is not written down, and goes on", "volume", r.volume.String(), "error", err)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.set(r.volume, r)
 }
 
 // save writes the file only.

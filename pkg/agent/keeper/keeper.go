@@ -108,6 +108,7 @@ func (k *Keeper) start(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("restore the exports: %w", err)
 	}
+	k.firstOrphans(ctx)
 	background, stop := context.WithCancel(context.Background())
 	k.stop = stop
 	for _, f := range []func(context.Context){

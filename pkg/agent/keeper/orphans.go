@@ -112,6 +112,20 @@ func (s *orphans) news(all []Orphan) []Orphan {
 	return out
 }
 
+// firstOrphans looks before anybody is answered: Fence must know of what is served
+// to nobody. They are told of later, when somebody may listen.
+func (k *Keeper) firstOrphans(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
+	defer cancel()
+	some, err := k.orphanExports(ctx)
+	if err != nil {
+		k.log.Warn("look for orphans", "error", err)
+	}
+	k.found.mu.Lock()
+	defer k.found.mu.Unlock()
+	k.found.count = map[OrphanKind]int{OrphanExport: len(some)}
+}
+
 // reportOrphans tells of each once. What drains may keep the kernel from listing
 // who has access: the next round finds them (I6).
 func (k *Keeper) reportOrphans(ctx context.Context) {
@@ -144,6 +158,24 @@ func (k *Keeper) orphanExports(ctx context.Context) ([]Orphan, error) {
 		}
 	}
 	return out, err
+}
+
+// unknownServed is an error while the kernel serves volumes that the journal knows
+// nothing of: any node may have them, also one that is fenced (I9). Only what the
+// last look found is looked at again, for a moment: other volumes may be draining.
+func (k *Keeper) unknownServed(ctx context.Context) error {
+	k.found.mu.Lock()
+	n := k.found.count[OrphanExport]
+	k.found.mu.Unlock()
+	if n == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, sessionsTimeout)
+	defer cancel()
+	if some, err := k.orphanExports(ctx); err == nil && len(some) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %d volumes are served of which the journal does not know to whom (csi-mpath agent orphans): unpublish or delete them", backend.ErrUnavailable, n)
 }
 
 // strangers are the targets that are served, of volumes without a record.

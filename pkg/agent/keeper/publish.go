@@ -28,6 +28,9 @@ func (v *view) Publish(ctx context.Context, r backend.Publish) (backend.Connecti
 	}
 	at := placed{r.Volume, o}
 	content := v.k.content(at) // before this node may write
+	if err := v.k.alone(ctx, p, at); err != nil {
+		return backend.Connection{}, err
+	}
 	old, next, err := v.admit(at, r)
 	if err != nil {
 		return backend.Connection{}, err
@@ -45,6 +48,16 @@ func (v *view) Publish(ctx context.Context, r backend.Publish) (backend.Connecti
 	faultpoint.Here("keeper.publish.settled")
 	pub, _ := next.of(r.Node)
 	return connect(x, pub, o, content), nil
+}
+
+// alone ends what serves a volume that nobody has: of an agent that lost its
+// journal it may be over the other transport, where Ensure does not look (I9).
+func (k *Keeper) alone(ctx context.Context, p *pool, o placed) error {
+	r, err := k.journal.get(o.id)
+	if err != nil || len(r.pubs) > 0 {
+		return err
+	}
+	return p.unexport(ctx, o.id, o.Labels.Identity)
 }
 
 // connect is what a node needs to know.
@@ -149,9 +162,7 @@ func (v *view) unpublish(ctx context.Context, p *pool, id backend.ID, node strin
 	}
 	next, changed := r.revoke(node)
 	if changed {
-		if err := v.k.journal.write(next); err != nil {
-			return err
-		}
+		v.k.journal.mark(next, v.k.log)
 		faultpoint.Here("keeper.unpublish.marked")
 	}
 	live, err := v.k.revoke(ctx, p, next)

@@ -3,6 +3,8 @@ package keeper
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,5 +121,61 @@ func TestAnExporterThatCannotListHoldsNobodyUp(t *testing.T) {
 func TestWhatNoExporterCanServeIsNotWrittenDown(t *testing.T) {
 	if maxPublications > export.MaxAccess {
 		t.Errorf("%d publications, and an exporter serves %d", maxPublications, export.MaxAccess)
+	}
+}
+
+// Without its journal an agent does not know who has what the kernel serves.
+func TestWithoutItsJournalAFenceIsNoneBeforeNothingUnknownIsServed(t *testing.T) {
+	r := newRig(t, true)
+	v := r.create("v")
+	c := r.publish(to(v.ID, "n"))
+	if err := os.Remove(r.recordPath(v.ID)); err != nil {
+		t.Fatal(err)
+	}
+	r.reopen()
+	err := r.b.Fence(t.Context(), "n")
+	if r.iscsi.writable(v.Identity, c.Initiator) && !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("fenced (%v), and it can write", err)
+	}
+	r.unpublish(v.ID, "")
+	if err := r.b.Fence(t.Context(), "n"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAVolumeThatNobodyHasIsServedOverNoOtherTransport(t *testing.T) {
+	r := newRig(t, true)
+	v := r.create("v")
+	c := r.publish(to(v.ID, "n"))
+	if err := os.Remove(r.recordPath(v.ID)); err != nil {
+		t.Fatal(err)
+	}
+	r.reopen()
+	other := to(v.ID, "m")
+	other.Transport, other.Initiator = backend.NVMe, "nqn.2025-01.io.csi-mpath:node:m"
+	r.publish(other)
+	if r.iscsi.writable(v.Identity, c.Initiator) {
+		t.Error("a node that nobody knows of can write beside the one that has it")
+	}
+}
+
+// A full disk keeps nobody in: files can still be removed on it.
+func TestAnUnpublishNeedsNoSpace(t *testing.T) {
+	r := newRig(t, true)
+	v := r.create("v")
+	c := r.publish(to(v.ID, "n"))
+	volumes := r.k.journal.volumes
+	r.k.journal.volumes = filepath.Join(volumes, "full") // where no file can be made, or is
+	if err := r.b.Unpublish(t.Context(), v.ID, "n"); err == nil {
+		t.Error("answered, and it is not durable")
+	}
+	if r.iscsi.writable(v.Identity, c.Initiator) {
+		t.Error("it can still write")
+	}
+	r.k.journal.volumes = volumes
+	r.unpublish(v.ID, "n")
+	r.reopen()
+	if p := r.publications(); len(p) != 0 {
+		t.Errorf("left: %+v", p)
 	}
 }
