@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -23,13 +24,15 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/agent/pki"
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
 	"github.com/csi-mpath/csi-mpath/pkg/backend/agentclient"
+	"github.com/csi-mpath/csi-mpath/pkg/cluster"
 	"github.com/csi-mpath/csi-mpath/pkg/driver"
+	"github.com/csi-mpath/csi-mpath/pkg/volume/attrs"
 )
 
 // controllerFlags are how a controller is started.
 type controllerFlags struct {
-	config, endpoint, metrics string
-	check                     bool
+	config, endpoint, metrics, kubeconfig string
+	check                                 bool
 }
 
 func controllerCommand() *cobra.Command {
@@ -42,7 +45,11 @@ the storage hosts of its configuration, and who may reach them. It keeps nothing
 may run at once.
 
 The configuration is read again when it changes; a mistake in it changes nothing. One
-storage host that is down leaves the others working. SIGTERM lets calls that run finish.`,
+storage host that is down leaves the others working. SIGTERM lets calls that run finish.
+
+In a Kubernetes cluster, or with --kubeconfig, it refuses nodes that the cluster does not
+have, and lists static volumes that are attached; while it does not know the cluster it
+answers Unavailable. Without a cluster it believes every node, and lists no static volumes.`,
 		Example: `  csi-mpath controller --config controller.yaml --endpoint unix:///csi/csi.sock
 
   # controller.yaml
@@ -68,6 +75,7 @@ storage host that is down leaves the others working. SIGTERM lets calls that run
 	c.Flags().StringVarP(&f.config, "config", "c", "", "configuration, YAML")
 	c.Flags().StringVar(&f.endpoint, "endpoint", endpointFromEnv(), "unix socket to serve; CSI_ENDPOINT is its default")
 	c.Flags().StringVar(&f.metrics, "metrics", "", "address for /metrics, such as :9809; empty: none")
+	c.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "file that says how the cluster is reached; empty: the cluster it runs in, if any")
 	c.Flags().BoolVar(&f.check, "check", false, "read and check the configuration, serve nothing")
 	c.Flags().AddGoFlag(verbosity())
 	cobra.CheckErr(c.MarkFlagRequired("config"))
@@ -97,6 +105,11 @@ func serveController(ctx context.Context, f controllerFlags, cfg driver.Config) 
 		return err
 	}
 	defer backends.Close()
+	serving := &driver.Controller{Backends: backends}
+	follow, err := f.followCluster(serving)
+	if err != nil {
+		return err
+	}
 	registry := prometheus.NewRegistry()
 	observe, err := driver.NewMetrics(registry)
 	if err != nil {
@@ -111,15 +124,46 @@ func serveController(ctx context.Context, f controllerFlags, cfg driver.Config) 
 	if err != nil {
 		return err
 	}
-	followed := make(chan struct{})
+	var following sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
-	defer func() { cancel(); <-followed }()
-	go func() { defer close(followed); backends.Follow(ctx, f.config) }()
+	defer func() { cancel(); following.Wait() }()
+	following.Go(func() { backends.Follow(ctx, f.config) })
+	following.Go(func() { follow(ctx) })
 	klog.InfoS("controller", "version", version, "endpoint", f.endpoint, "backends", len(cfg.Backends))
 	return driver.Serve(ctx, l, func(s *grpc.Server) {
 		csi.RegisterIdentityServer(s, &driver.Identity{Version: version, Backends: backends})
-		csi.RegisterControllerServer(s, &driver.Controller{Backends: backends})
+		csi.RegisterControllerServer(s, serving)
 	}, observe)
+}
+
+// followCluster tells a controller of the cluster, if there is one, while what it
+// returns runs.
+func (f *controllerFlags) followCluster(c *driver.Controller) (follow func(context.Context), err error) {
+	client, err := cluster.Connect(f.kubeconfig, "csi-mpath-controller/"+version)
+	if errors.Is(err, cluster.ErrNone) {
+		klog.InfoS("no cluster: every node is believed, static volumes are not listed")
+		return func(context.Context) {}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	known := cluster.New(client, driver.Name)
+	c.HasNode = known.HasNode
+	c.Static = func(ctx context.Context) ([]driver.StaticVolume, error) {
+		all, err := known.Attached(ctx)
+		return staticOf(all), err
+	}
+	return known.Run, nil
+}
+
+// staticOf are those of the attached volumes that no backend lists.
+func staticOf(attached []cluster.Volume) (out []driver.StaticVolume) {
+	for _, v := range attached {
+		if attrs.IsStatic(v.Attributes) {
+			out = append(out, driver.StaticVolume{Handle: v.Handle, Size: v.Size, Nodes: v.Nodes})
+		}
+	}
+	return out
 }
 
 // serveMetrics serves them at an address, until what it returns is closed, and

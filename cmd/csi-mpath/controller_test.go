@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/csi-mpath/csi-mpath/pkg/agent/pki"
+	"github.com/csi-mpath/csi-mpath/pkg/cluster"
 	"github.com/csi-mpath/csi-mpath/pkg/driver"
 	"github.com/csi-mpath/csi-mpath/test/port"
 )
@@ -79,4 +80,42 @@ func TestAControllersConfigurationIsCheckedWithoutServing(t *testing.T) {
 	if code := run([]string{"controller", "--check", "--config", file}); code != exitUsage {
 		t.Errorf("an unknown key: exit code %d", code)
 	}
+}
+
+// TestOnlyStaticVolumesAreListedFromTheCluster: backends list the others.
+func TestOnlyStaticVolumesAreListedFromTheCluster(t *testing.T) {
+	got := staticOf([]cluster.Volume{
+		{Handle: "a", Attributes: map[string]string{"iqn": "iqn.2000-01.com.example:a"}, Size: 7, Nodes: []string{"n"}},
+		{Handle: "1.east.fast.x", Attributes: map[string]string{"transport": "iscsi"}}})
+	if len(got) != 1 || got[0].Handle != "a" || got[0].Size != 7 || len(got[0].Nodes) != 1 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestAControllerOfAClusterThatIsAwayAnswers, and says what it waits for.
+func TestAControllerOfAClusterThatIsAwayAnswers(t *testing.T) {
+	held, err := port.Hold()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = held.Close() })
+	f := controllerFlags{kubeconfig: filepath.Join(t.TempDir(), "config")}
+	write(t, f.kubeconfig, `{"apiVersion": "v1", "kind": "Config", "current-context": "x", "clusters": [{"name": "c", "cluster": {"server": "https://`+
+		held.Addr()+`"}}], "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}], "users": [{"name": "u", "user": {}}]}`)
+	var c driver.Controller
+	follow, err := f.followCluster(&c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); follow(ctx) }()
+	if _, err := c.HasNode(ctx, "n"); err == nil || !strings.Contains(err.Error(), "not known yet") {
+		t.Errorf("a node: %v", err)
+	}
+	if all, err := c.Static(ctx); err == nil {
+		t.Errorf("a list: %v", all)
+	}
+	stop()
+	<-ended
 }

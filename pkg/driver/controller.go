@@ -23,6 +23,16 @@ type Controller struct {
 	Backends *Backends
 	// HasNode reports whether the cluster has a node; nil believes that it has.
 	HasNode func(ctx context.Context, node string) (bool, error)
+	// Static are the static volumes that nodes have, in the order of their handles;
+	// nil knows of none. An error says that nobody knows.
+	Static func(ctx context.Context) ([]StaticVolume, error)
+}
+
+// StaticVolume is a volume that no backend knows, and that nodes have.
+type StaticVolume struct {
+	Handle string
+	Size   int64 // bytes
+	Nodes  []string
 }
 
 // abilities are what ControllerGetCapabilities claims.

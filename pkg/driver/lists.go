@@ -77,7 +77,11 @@ func (s *estate) position(token string) (at int, inner string, err error) {
 func (c *Controller) ListVolumes(ctx context.Context, r *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
 	var of *entry
 	var nodes map[backend.ID][]string
-	entries, next, err := listed(c.Backends.current.Load(), r.GetStartingToken(), r.GetMaxEntries(), func(e *entry, p backend.Page) ([]*csi.ListVolumesResponse_Entry, string, error) {
+	all, static := c.withStatic()
+	entries, next, err := listed(all, r.GetStartingToken(), r.GetMaxEntries(), func(e *entry, p backend.Page) ([]*csi.ListVolumesResponse_Entry, string, error) {
+		if e == static {
+			return c.staticPage(ctx, p)
+		}
 		some, more, err := e.Volumes(ctx, p)
 		if err == nil && of != e {
 			of = e
@@ -108,6 +112,9 @@ func (e *entry) users(ctx context.Context, f backend.PublicationFilter) (map[bac
 // ControllerGetVolume finds a volume, and who has it.
 func (c *Controller) ControllerGetVolume(ctx context.Context, r *csi.ControllerGetVolumeRequest) (*csi.ControllerGetVolumeResponse, error) {
 	e, id, err := c.find(r.GetVolumeId(), "volume_id")
+	if errors.Is(err, errNoSuch) {
+		return c.oneStatic(ctx, r.GetVolumeId(), err)
+	}
 	if err != nil {
 		return nil, asStatus(err)
 	}

@@ -1,0 +1,13 @@
+package cluster
+
+import "time"
+
+// Bounds (I6).
+const (
+	// staleAfter is how long a copy is believed after the API server stopped
+	// answering: a restart of it takes less.
+	staleAfter = time.Minute
+	// requestsPerSecond, and burst, of ours to the API server; watches count once.
+	requestsPerSecond = 20
+	burst             = 40
+)
