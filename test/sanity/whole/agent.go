@@ -2,6 +2,7 @@ package whole
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"path/filepath"
 	"testing"
@@ -17,14 +18,14 @@ import (
 
 // serveAgent serves a keeper to one tenant over mutual TLS until the test ends;
 // what it returns is how the tenant reaches it.
-func serveAgent(t *testing.T, k *keeper.Keeper) driver.BackendConfig {
+func serveAgent(t *testing.T, k *keeper.Keeper, log *slog.Logger) driver.BackendConfig {
 	t.Helper()
 	dir := t.TempDir()
 	if _, err := pki.Init(dir, []string{"127.0.0.1"}, "tenant", time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	file := func(name string) string { return filepath.Join(dir, name) }
-	s, err := agent.New(agent.Config{For: k.For, TLS: pki.Files{Cert: file("server.crt"), Key: file("server.key"), CA: file("ca.crt")}})
+	s, err := agent.New(agent.Config{For: k.For, Log: log, Audit: log, TLS: pki.Files{Cert: file("server.crt"), Key: file("server.key"), CA: file("ca.crt")}})
 	if err != nil {
 		t.Fatal(err)
 	}

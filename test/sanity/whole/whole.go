@@ -51,9 +51,8 @@ func shortDir(t *testing.T) string {
 
 // storageHost is an agent's keeper in this process, whose volumes are files, served
 // over two portals of each transport.
-func storageHost(t *testing.T) *keeper.Keeper {
+func storageHost(t *testing.T, dir string, log *slog.Logger) *keeper.Keeper {
 	t.Helper()
-	dir := shortDir(t)
 	files := memory.New(memory.Config{Dir: dir, Snapshots: true}) // a directory would want reflinks for them
 	var exports []export.Exporter
 	for _, transport := range []backend.Transport{backend.ISCSI, backend.NVMe} {
@@ -65,7 +64,7 @@ func storageHost(t *testing.T) *keeper.Keeper {
 		t.Cleanup(func() { _ = e.Close() })
 		exports = append(exports, e)
 	}
-	k, err := keeper.Open(t.Context(), keeper.Config{State: filepath.Join(dir, "state"), Pools: []keeper.Pool{{Name: "fast", Store: files, Exports: exports}}})
+	k, err := keeper.Open(t.Context(), keeper.Config{Log: log, State: filepath.Join(dir, "state"), Pools: []keeper.Pool{{Name: "fast", Store: files, Exports: exports}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,18 +78,27 @@ type Driver struct {
 	Node    *driver.Node
 	Machine *attachtest.Node
 	Dir     string
+	// Host is the directory of the storage host.
+	Host string
 }
 
 // New makes one that ends with the test.
 func New(t *testing.T) *Driver {
 	t.Helper()
-	east := serveAgent(t, storageHost(t))
+	return NewLogged(t, slog.New(slog.DiscardHandler))
+}
+
+// NewLogged is New whose storage host has a log.
+func NewLogged(t *testing.T, log *slog.Logger) *Driver {
+	t.Helper()
+	w := &Driver{Dir: shortDir(t), Host: shortDir(t)}
+	east := serveAgent(t, storageHost(t, w.Host, log), log)
 	b, err := driver.NewBackends(driver.Config{Cluster: "c1b5e0f2", Backends: []driver.BackendConfig{east}}, openAgent)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	w := &Driver{Controller: &driver.Controller{Backends: b}, Dir: shortDir(t)}
+	w.Controller = &driver.Controller{Backends: b}
 	w.HasNode = func(_ context.Context, node string) (bool, error) { return node == "node-1", nil }
 	w.Node, w.Machine = NewNode(t, w.Dir, "node-1")
 	return w
@@ -103,7 +111,8 @@ func NewNode(t *testing.T, dir, id string) (*driver.Node, *attachtest.Node) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	volumes, err := volume.Open(volume.Config{State: filepath.Join(dir, "v"), Boot: "boot", Devices: machine, Mounts: machine.Host})
+	volumes, err := volume.Open(volume.Config{State: filepath.Join(dir, "v"), Boot: "boot", Devices: machine, Mounts: machine.Host,
+		Events: func(e volume.Event) { klog.InfoS("volume", "volume", e.Volume, "event", e.Kind, "message", e.Message) }})
 	if err != nil {
 		t.Fatal(err)
 	}
