@@ -44,7 +44,7 @@ func (v *view) revokeAll(ctx context.Context, node string) error {
 		}
 	}
 	var mu sync.Mutex
-	errs := append(v.k.journal.damagedRecords(), v.k.unknownServed(ctx)) // they may be of this node's, too
+	errs := append(v.damagedRecords(ctx), v.k.unknownServed(ctx)) // they may be of this node's, too
 	each(fenceWorkers, has, func(r record) {
 		err := v.revokeWhenFree(ctx, r.volume, node)
 		mu.Lock()
@@ -52,6 +52,18 @@ func (v *view) revokeAll(ctx context.Context, node string) error {
 		errs = append(errs, err)
 	})
 	return errors.Join(errs...)
+}
+
+// damagedRecords are the errors of the records that cannot be read. Those that may
+// be another tenant's do not say which.
+func (v *view) damagedRecords(ctx context.Context) (errs []error) {
+	for id, err := range v.k.journal.damagedRecords() {
+		if _, notOurs := v.find(ctx, volume, id); notOurs != nil {
+			err = fmt.Errorf("%w: a record of the journal cannot be read, and may be about this node (csi-mpath agent orphans)", backend.ErrUnavailable)
+		}
+		errs = append(errs, err)
+	}
+	return errs
 }
 
 // revokeWhenFree waits for whoever works on the volume, and may be publishing it.

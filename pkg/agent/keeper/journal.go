@@ -343,10 +343,10 @@ func (j *journal) unreadable() []error {
 }
 
 // damagedRecords are the errors of the records that cannot be read.
-func (j *journal) damagedRecords() []error {
+func (j *journal) damagedRecords() map[backend.ID]error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return slices.Collect(maps.Values(j.damaged))
+	return maps.Clone(j.damaged)
 }
 
 // damagedVolumes are those whose record cannot be read.

@@ -43,6 +43,14 @@ type Orphan struct {
 	Since  time.Time // when it was seen first
 }
 
+// told is what its tenant is told; what may be anybody's has no name.
+func (o Orphan) told() string {
+	if o.Tenant == "" {
+		return fmt.Sprintf("%s: its name is in the agent's log: %s", o.Kind, o.Why)
+	}
+	return fmt.Sprintf("%s %s: %s", o.Kind, o.Name, o.Why)
+}
+
 func (o Orphan) key() string { return string(o.Kind) + "\x00" + o.Pool + "\x00" + o.Name }
 
 // orphans remembers what was seen when, and what was told of.
@@ -138,8 +146,7 @@ func (k *Keeper) reportOrphans(ctx context.Context) {
 	}
 	for _, o := range k.found.news(all) {
 		k.log.Warn("orphan", "kind", o.Kind, "pool", o.Pool, "name", o.Name, "why", o.Why)
-		k.events.tell(o.Tenant, backend.Event{Kind: backend.OrphanFound, Warning: true, Pool: o.Pool,
-			Message: fmt.Sprintf("%s %s: %s", o.Kind, o.Name, o.Why)})
+		k.events.tell(o.Tenant, backend.Event{Kind: backend.OrphanFound, Warning: true, Pool: o.Pool, Message: o.told()})
 	}
 }
 

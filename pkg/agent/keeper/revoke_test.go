@@ -3,8 +3,10 @@ package keeper
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -178,4 +180,32 @@ func TestAnUnpublishNeedsNoSpace(t *testing.T) {
 	if p := r.publications(); len(p) != 0 {
 		t.Errorf("left: %+v", p)
 	}
+}
+
+// What other tenants have is not there, not even as an error or event.
+func TestAnotherTenantsDamageHasNoName(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, _ *heard) {
+		v, o := r.create("v"), r.create("o")
+		r.publish(to(v.ID, "n"))
+		r.publish(to(o.ID, "n"))
+		if err := errors.Join(os.WriteFile(r.recordPath(v.ID), []byte("{"), 0o600), os.Remove(r.recordPath(o.ID))); err != nil {
+			t.Fatal(err)
+		}
+		r.reopen()
+		var told []string
+		go func() {
+			_ = r.k.For("other").Watch(t.Context(), func(e backend.Event) { told = append(told, fmt.Sprint(e)) })
+		}()
+		time.Sleep(2 * reconcileEvery) // the bubble's
+		synctest.Wait()
+		err := r.k.For("other").Fence(t.Context(), "n")
+		if !errors.Is(err, backend.ErrUnavailable) || len(told) == 0 {
+			t.Fatalf("got %v, told %q", err, told)
+		}
+		for _, secret := range []string{v.ID.Object, o.ID.Object, v.Identity, o.Identity} {
+			if text := err.Error() + strings.Join(told, " "); strings.Contains(text, secret) {
+				t.Errorf("%s is in %s", secret, text)
+			}
+		}
+	})
 }
