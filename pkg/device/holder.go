@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"slices"
 	"sync"
+	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
 	"github.com/csi-mpath/csi-mpath/pkg/durable"
@@ -43,6 +43,9 @@ type registrar interface {
 	registry(ctx context.Context) (registry, error)
 	// perform does a step in the name of a registered key.
 	perform(ctx context.Context, s step, mine key) error
+	// settle makes sure that nothing is executed any more that others had sent when
+	// they were removed, since at the latest.
+	settle(ctx context.Context, since time.Time) error
 	// over: nothing can be asked of it any more.
 	over() bool
 }
@@ -69,6 +72,9 @@ type holder struct {
 	// under way, by key.
 	joined map[registrar]bool
 	fresh  map[key]int
+	// owes is since when others are removed whose writes may be on their way yet:
+	// the answer that tells they are over was lost. Zero: there are none.
+	owes time.Time
 }
 
 // newHolder continues an opening that a dead process began, if again says that it
@@ -76,11 +82,9 @@ type holder struct {
 func newHolder(path, volume string, again bool, emit func(datapath.Event)) (*holder, error) {
 	h := &holder{path: path, volume: volume, emit: emit, hold: holdTaking, taking: make(chan struct{}, 1),
 		have: make(chan struct{}), joined: map[registrar]bool{}, fresh: map[key]int{}}
-	if again {
-		known, err := h.inherit()
-		if known || err != nil {
-			return h, err
-		}
+	known, err := h.inherit(again)
+	if again && (known || err != nil) {
+		return h, err
 	}
 	var b [8]byte
 	for h.family == 0 {
@@ -90,8 +94,8 @@ func newHolder(path, volume string, again bool, emit func(datapath.Event)) (*hol
 	return h, h.writeLocked()
 }
 
-// inherit reads what the process before wrote.
-func (h *holder) inherit() (known bool, err error) {
+// inherit reads what the process before wrote, all of it or only what it owes.
+func (h *holder) inherit(all bool) (known bool, err error) {
 	b, err := durable.Read(h.path, maxStateFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -103,7 +107,10 @@ func (h *holder) inherit() (known bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("reservation record %s is damaged (%w): remove it once the volume is not in use", h.path, err)
 	}
-	if ok {
+	if ok && f.Owes {
+		h.owes = time.Now()
+	}
+	if ok && all {
 		h.family, h.hold, h.why, h.careful = family, f.Hold, f.Why, true
 		if h.hold != holdTaking {
 			close(h.have)
@@ -115,7 +122,7 @@ func (h *holder) inherit() (known bool, err error) {
 // writeLocked writes down how far it is, before anybody relies on it.
 func (h *holder) writeLocked() error {
 	return writeFile(h.path, &reservationFile{Version: reservationVersion, Boot: durable.BootID(),
-		Family: fmt.Sprintf("%016x", uint64(h.family)), Hold: h.hold, Why: h.why})
+		Family: fmt.Sprintf("%016x", uint64(h.family)), Hold: h.hold, Why: h.why, Owes: !h.owes.IsZero()})
 }
 
 // opened says that the device is open.
@@ -193,6 +200,9 @@ func (h *holder) take(ctx context.Context, r registrar) (taken bool, err error) 
 	}
 	c := &claim{mine: h.family.member(r.member())}
 	if err = h.run(ctx, r, c, func(v *registry) step { return c.take(v, h.careful) }); err != nil {
+		return false, err
+	}
+	if err = h.settleDebt(ctx, r); err != nil {
 		return false, err
 	}
 	return true, h.taken(r)
@@ -286,7 +296,7 @@ func (h *holder) run(ctx context.Context, r registrar, c *claim, next func(*regi
 			h.registers(c.mine, 1)
 			defer h.registers(c.mine, -1) // once: it is registered
 		}
-		if err := r.perform(ctx, s, c.mine); err != nil && !conflicts(err) {
+		if err := h.perform(ctx, r, s, c.mine); err != nil && !conflicts(err) {
 			return incurable(err)
 		}
 	}
@@ -307,58 +317,6 @@ func (h *holder) lose(why string) error {
 	_ = h.writeLocked() // the next process finds the same out again
 	h.emit(datapath.Event{Kind: ReservationLost, Detail: why + "; all I/O fails until the volume is staged anew"})
 	return h.lostError()
-}
-
-// release gives the volume back through the first path that works: it removes the
-// registrations of all. Failing is no failure of the device: whoever opens the
-// volume next removes what is left.
-func (h *holder) release(ctx context.Context) {
-	h.mu.Lock()
-	h.leaving = true
-	held, all := h.hold == holdHeld, slices.Collect(maps.Keys(h.joined))
-	h.mu.Unlock()
-	if !held {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, releaseWithin)
-	defer cancel()
-	err := errors.New("no path works")
-	for _, r := range all {
-		if r.over() {
-			continue
-		}
-		if err = h.releaseBy(ctx, r); err == nil {
-			return
-		}
-	}
-	h.left(err)
-}
-
-// left tells that the reservation stays, and why.
-func (h *holder) left(cause error) {
-	if h.now() == holdHeld {
-		h.emit(datapath.Event{Kind: ReservationLeft,
-			Detail: fmt.Sprintf("the reservation stays at the storage (%v): whoever opens the volume next for writing removes it", cause)})
-	}
-}
-
-// releaseBy gives it back through one path.
-func (h *holder) releaseBy(ctx context.Context, r registrar) error {
-	c := &claim{mine: h.family.member(r.member())}
-	for range maxReserveSteps {
-		v, err := r.registry(ctx)
-		if err != nil {
-			return err
-		}
-		s := c.leave(&v)
-		if s.do == actDone {
-			return nil
-		}
-		if err := r.perform(ctx, s, c.mine); err != nil && !conflicts(err) {
-			return err
-		}
-	}
-	return errors.New("others change it all the time")
 }
 
 // conflicts reports an answer that says that somebody else was quicker.

@@ -30,7 +30,7 @@ func (r *rig) protocol() device.Protocol {
 	if r.sub != nil {
 		return device.NVMe{Subsystem: r.sub.Name(), NSID: 1, HostNQN: "nqn.2026-01.test:host"}
 	}
-	return device.ISCSI{Target: r.srv.Name(), LUN: mustLUN(r.T, "1"), Initiator: "iqn.2026-01.test:host", FenceTimeout: time.Second}
+	return device.ISCSI{Target: r.name(), LUN: mustLUN(r.T, "1"), Initiator: "iqn.2026-01.test:host", FenceTimeout: time.Second}
 }
 
 // fencedAfter is a configuration whose lost paths the clock fences after d.

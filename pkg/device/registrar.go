@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/nvme"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
@@ -42,6 +43,12 @@ func (q *iscsiQueue) perform(ctx context.Context, s step, mine key) error {
 		other = 0
 	}
 	return q.none(q.s.Reserve(ctx, q.p.volume.LUN, scsiActions[s.do], scsi.WriteExclusiveRegistrantsOnly, uint64(mine), uint64(other)))
+}
+
+// settle implements registrar: a reset ends the tasks of all, and is answered when
+// they are ended.
+func (q *iscsiQueue) settle(ctx context.Context, _ time.Time) error {
+	return q.s.ResetLUN(ctx, q.p.volume.LUN)
 }
 
 // none tells that the unit has no reservations.
@@ -91,6 +98,15 @@ func (q *nvmeQueue) perform(ctx context.Context, s step, mine key) error {
 		return q.ns.Reserve(ctx, nvme.ReserveCommand{Op: nvme.OpReserveAcquire, Action: nvme.ActionPreemptAbort, Type: kind}, uint64(mine), uint64(s.key))
 	}
 	return q.ns.Reserve(ctx, nvme.ReserveCommand{Op: nvme.OpReserveAcquire, Action: nvme.ActionAcquire, Type: kind}, uint64(mine), 0)
+}
+
+// settle implements registrar: nothing can be asked, so the clock decides, as it
+// does for a lost controller (I3).
+func (q *nvmeQueue) settle(_ context.Context, since time.Time) error {
+	if left := q.c.FenceBound() - time.Since(since); left > 0 {
+		return fmt.Errorf("portal %s: writes of the node that had the volume may be on their way for %v yet", q.p.portal, left.Round(time.Millisecond))
+	}
+	return nil
 }
 
 // register asks that the registration survives a loss of power, and does without

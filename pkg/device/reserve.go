@@ -56,6 +56,16 @@ func (r *registry) foreign(family key) key {
 	return 0
 }
 
+// count is how many are registered with a key.
+func (r *registry) count(k key) (n int) {
+	for _, o := range r.keys {
+		if o == k {
+			n++
+		}
+	}
+	return n
+}
+
 // ours reports whether the family holds the volume.
 func (r *registry) ours(family key) bool {
 	return r.held && !r.shared && r.fits && r.holder.family() == family
@@ -92,6 +102,7 @@ func lost(format string, args ...any) step {
 type claim struct {
 	mine       key
 	registered bool
+	released   bool
 }
 
 // take is the next step of an opening that keeps everybody else out. careful: a
@@ -156,8 +167,15 @@ func (c *claim) leave(r *registry) step {
 	if i := slices.IndexFunc(r.keys, func(k key) bool { return own(k) && k != c.mine }); i >= 0 {
 		return step{do: actPreempt, key: r.keys[i]}
 	}
-	if r.held {
+	switch {
+	case r.held && c.released: // a lost session of the same path holds it (tgt)
+		c.released = false
+		return step{do: actPreempt, key: c.mine}
+	case r.held:
+		c.released = true
 		return step{do: actRelease}
+	case r.count(c.mine) > 1: // so is one registered
+		return step{do: actPreempt, key: c.mine}
 	}
 	return step{do: actUnregister, key: c.mine}
 }
@@ -191,6 +209,9 @@ type reservationFile struct {
 	Family  string `json:"family"` // 16 hexadecimal digits, the last 4 of them 0
 	Hold    hold   `json:"hold"`
 	Why     string `json:"why,omitempty"` // it is lost
+	// Owes: others were removed, and the storage has not said that what they had
+	// sent is over.
+	Owes bool `json:"owes,omitempty"`
 }
 
 // parseReservation reads such a file. ok false: it is of another boot.

@@ -42,6 +42,7 @@ type rig struct {
 	base    *serve.Server     // of the target, whatever it speaks
 	srv     *target.Server    // over iSCSI, else nil
 	sub     *subsystem.Server // over NVMe/TCP, else nil
+	foreign *foreign          // somebody else's, else nil
 	ram     *target.RAM
 	portals []*target.Portal
 	dev     *device.Device
@@ -113,7 +114,7 @@ func (r *rig) listen(portals int) *rig {
 
 // newRigOver is another client of the same target, as after a restart.
 func newRigOver(old *rig) *rig {
-	r := &rig{T: old.T, base: old.base, srv: old.srv, sub: old.sub, ram: old.ram, portals: old.portals,
+	r := &rig{T: old.T, base: old.base, srv: old.srv, sub: old.sub, foreign: old.foreign, ram: old.ram, portals: old.portals,
 		status: map[*blk.Request]blk.Status{}}
 	for i := range uint32(64) {
 		r.free = append(r.free, i)
@@ -152,10 +153,32 @@ func (r *rig) config() device.Config {
 	r.Cleanup(func() { _ = os.RemoveAll(dir) })
 	cfg := device.Config{StateDir: dir, NoPathTimeout: datapath.Never, Protocol: r.protocol(),
 		PathSelector: "round-robin", Events: r.event}
-	for _, p := range r.portals {
-		cfg.Portals = append(cfg.Portals, p.Addr())
-	}
+	cfg.Portals = r.addresses()
 	return cfg
+}
+
+// foreign is a target that is not ours, over iSCSI.
+type foreign struct {
+	target  string
+	portals []string
+}
+
+// name is the iSCSI target's.
+func (r *rig) name() string {
+	if r.foreign != nil {
+		return r.foreign.target
+	}
+	return r.srv.Name()
+}
+
+func (r *rig) addresses() (all []string) {
+	if r.foreign != nil {
+		return r.foreign.portals
+	}
+	for _, p := range r.portals {
+		all = append(all, p.Addr())
+	}
+	return all
 }
 
 func mustLUN(t *testing.T, s string) scsi.LUN {
@@ -181,7 +204,9 @@ func (r *rig) open(cfg device.Config, n int) {
 	}
 	r.Cleanup(func() {
 		r.lane.Close()
-		r.base.ClearFaults()
+		if r.base != nil {
+			r.base.ClearFaults()
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		_ = r.dev.Close(ctx)

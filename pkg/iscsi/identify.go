@@ -226,7 +226,8 @@ func (q *query) capacity() error {
 }
 
 // caching reads the caching mode page. A unit without one is taken to have a
-// volatile cache: its flushes are sent (I4).
+// volatile cache: its flushes are sent (I4). So is one that another host has
+// reserved: it need not answer this to whoever is not registered (SPC-4 table 66).
 func (q *query) caching() error {
 	ten := false
 	in, err := q.ask("MODE SENSE(6)", scsi.PutModeSense6(q.cdb[:], scsi.ModeCaching, 192), make([]byte, 192))
@@ -237,7 +238,7 @@ func (q *query) caching() error {
 	if err == nil {
 		q.id.Caching, err = scsi.ParseCaching(in, ten)
 	}
-	if err != nil && !errors.Is(err, errRefused) {
+	if err != nil && !errors.Is(err, errRefused) && !errors.Is(err, scsi.ErrConflict) {
 		return err
 	}
 	if !q.id.HasPage {

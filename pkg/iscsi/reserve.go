@@ -48,13 +48,19 @@ func (q *query) keys() ([]uint64, error) {
 // it does not know the command.
 //
 // A registration is asked to survive a loss of power (APTPL) first, and made
-// without that where it is refused.
+// without that where it is refused. Where PREEMPT AND ABORT is (tgt), it is PREEMPT,
+// which refuses what comes, and then LOGICAL UNIT RESET, which ends what has come.
 func (s *Session) Reserve(ctx context.Context, lun scsi.LUN, action byte, kind scsi.ReserveType, key, other uint64) error {
 	q := &query{s: s, ctx: ctx, lun: lun}
 	registers := action == scsi.ActionRegister || action == scsi.ActionRegisterAndIgnore
 	err := q.reserve(action, kind, key, other, registers && other != 0)
 	if err != nil && registers && other != 0 && s.Err() == nil && ctx.Err() == nil && !errors.Is(err, scsi.ErrConflict) {
 		err = q.reserve(action, kind, key, other, false)
+	}
+	if errors.Is(err, errRefused) && action == scsi.ActionPreemptAbort {
+		if err = q.reserve(scsi.ActionPreempt, kind, key, other, false); err == nil {
+			err = s.ResetLUN(ctx, lun)
+		}
 	}
 	if errors.Is(err, errRefused) && registers {
 		err = fmt.Errorf("%w: %w", scsi.ErrNoReservations, err)
