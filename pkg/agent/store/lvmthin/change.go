@@ -104,11 +104,11 @@ func (s *Store) build(ctx context.Context, spec store.Spec, size, now int64) err
 
 // making is the command for a new volume. An empty one is active from the start,
 // because only of an active one it is known whether anything was written to it.
-// Nothing is wiped: the pool zeroes.
+// Nothing is wiped: the pool zeroes. (A snapshot does not take -W.)
 func (s *Store) making(spec store.Spec, size int64) []string {
-	args := []string{"lvcreate", "-y", "-Wn", "-ky", "-n", s.lv(spec.Name)}
+	args := []string{"lvcreate", "-y", "-ky", "-n", s.lv(spec.Name)}
 	if spec.Source == "" {
-		return append(args, "-K", "-ay", "-V", bytesArg(size), "-T", s.String())
+		return append(args, "-Wn", "-K", "-ay", "-V", bytesArg(size), "-T", s.String())
 	}
 	permission := "rw"
 	if spec.ReadOnly {

@@ -167,6 +167,9 @@ func (f *fake) create(opts map[string][]string, from string) error {
 		if origin == nil {
 			return errors.New("origin not found")
 		}
+		if opts["-Wn"] != nil {
+			return errors.New("option --wipesignatures is unsupported with snapshots")
+		}
 		l.size, l.ro = origin.size, opts["-p"][0] == "r"
 		content, _ = os.ReadFile(f.bytes(from))
 	} else {

@@ -194,7 +194,7 @@ func TestCommandsAreArgumentLists(t *testing.T) {
 			made = c[1+len(always):]
 		}
 	}
-	want := strings.Fields("-y -Wn -ky -n csi.pool0.v-1 -K -ay -V 1048576b -T vg0/pool0 --addtag csi-mpath.version=1 --addtag csi-mpath.phase=creating" +
+	want := strings.Fields("-y -ky -n csi.pool0.v-1 -Wn -K -ay -V 1048576b -T vg0/pool0 --addtag csi-mpath.version=1 --addtag csi-mpath.phase=creating" +
 		" --addtag csi-mpath.tenant=tenant-1 --addtag csi-mpath.name=cHZjLTE --addtag csi-mpath.identity=00000000000000000000000000000002" +
 		" --addtag csi-mpath.created=1700000001 --addtag csi-mpath.generation=0")
 	if !slices.Equal(made, want) {
