@@ -221,7 +221,7 @@ func TestASecondAgentOverTheSameStateIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := strings.NewReplacer(h.address, hold(t), "/files}}", "/files2}}", "metrics:", "# metrics:").Replace(string(b))
+	text := strings.NewReplacer(h.address, hold(t), "name: files", "name: files2", "/files}}", "/files2}}", "metrics:", "# metrics:").Replace(string(b))
 	text = text[:strings.Index(text, "exports:")] + fmt.Sprintf("exports: {iscsi: {kind: embedded, portals: [{listen: %q}]}}\n", hold(t))
 	write(t, h.config(), text)
 	cfg, err := readAgent(h.config())

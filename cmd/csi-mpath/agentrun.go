@@ -115,7 +115,7 @@ func (a *agentParts) open(ctx context.Context, cfg *config.Config) ([]keeper.Poo
 	}
 	var pools []keeper.Pool
 	for _, p := range cfg.Pools {
-		s, err := openStore(ctx, p)
+		s, err := openStore(ctx, cfg.State, p)
 		if err != nil {
 			return nil, fmt.Errorf("pool %s: %w", p.Name, err)
 		}
@@ -160,13 +160,13 @@ func leftInKernel(ctx context.Context, now []config.Export) error {
 	return nil
 }
 
-func openStore(ctx context.Context, p config.Pool) (store.Store, error) {
+func openStore(ctx context.Context, state string, p config.Pool) (store.Store, error) {
 	if l := p.LVMThin; l != nil {
 		return lvmthin.Open(ctx, lvmthin.Config{VolumeGroup: l.VolumeGroup, ThinPool: l.ThinPool, QueueWhenFull: l.QueueWhenFull,
 			Devices: l.Devices, Marks: l.Marks})
 	}
 	d := p.Directory
-	return directory.Open(directory.Config{Path: d.Path, Preallocate: d.Preallocate, Marks: d.Marks})
+	return directory.Open(directory.Config{Path: d.Path, Known: filepath.Join(state, "pools", p.Name), Preallocate: d.Preallocate, Marks: d.Marks})
 }
 
 // listen lets callers in.

@@ -40,6 +40,9 @@ type Config struct {
 	// Path is the directory; it is made if it is missing. Nobody else may write
 	// to it.
 	Path string
+	// Known is a file somewhere else that remembers which directory it was: another
+	// one, as of a file system that is not mounted, is refused. "": nobody remembers.
+	Known string
 	// Preallocate takes the space of new objects at once.
 	Preallocate bool
 	// Marks are the limits of what is promised; zero fields are 90% and ten
@@ -82,7 +85,10 @@ func open(cfg Config, clone cloner) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store %s: %w", s.dir, err)
 	}
-	if err := s.load(); err != nil {
+	if err = s.recognize(cfg.Known); err == nil {
+		err = s.load()
+	}
+	if err != nil {
 		s.unlock()
 		return nil, fmt.Errorf("store %s: %w", s.dir, err)
 	}
