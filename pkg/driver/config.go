@@ -16,6 +16,9 @@ type Config struct {
 	Backends []BackendConfig
 	// Nodes that do not have the names that are made for them.
 	Nodes map[string]NodeNames
+	// OnlyNodes says that there are no nodes but those: for clusters without
+	// Kubernetes, whose controller would believe in any.
+	OnlyNodes bool
 }
 
 // BackendConfig is one backend.
@@ -48,7 +51,7 @@ func ParseConfig(b []byte) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	n.Object("cluster", "backends", "nodes")
+	n.Object("cluster", "backends", "nodes", "onlyNodes")
 	c := Config{Cluster: n.Want("cluster").Text(maxCluster)}
 	names := strictyaml.Seen{}
 	for _, e := range n.Key("backends").List(maxBackends) {
@@ -56,7 +59,7 @@ func ParseConfig(b []byte) (Config, error) {
 		names.Once(e.Key("name"), "backend", x.Name)
 		c.Backends = append(c.Backends, x)
 	}
-	c.Nodes = parseNodes(n.Key("nodes"))
+	c.Nodes, c.OnlyNodes = parseNodes(n.Key("nodes")), n.Key("onlyNodes").Flag()
 	if n.Err() != nil {
 		return Config{}, n.Err()
 	}

@@ -72,6 +72,11 @@ func (c *Controller) attach(ctx context.Context, r *csi.ControllerPublishVolumeR
 // known refuses a node that the cluster does not have: it may be one that was
 // removed, whose access would never end.
 func (c *Controller) known(ctx context.Context, node string) error {
+	if cfg := &c.Backends.current.Load().cfg; cfg.OnlyNodes {
+		if _, there := cfg.Nodes[node]; !there {
+			return fmt.Errorf("node %s: not among nodes of the configuration, which has onlyNodes: %w", node, backend.ErrNotFound)
+		}
+	}
 	if c.HasNode == nil {
 		return nil
 	}

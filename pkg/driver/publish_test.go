@@ -7,6 +7,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
 	"github.com/csi-mpath/csi-mpath/pkg/volume/attrs"
@@ -191,4 +192,15 @@ func TestNodesHaveTheNamesTheyAreGiven(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestOnlyNodesOfTheConfigurationGetVolumes(t *testing.T) {
+	c := newController(t, "east")
+	v := create(t, c, "v", nil)
+	cfg := &c.Backends.current.Load().cfg
+	cfg.OnlyNodes, cfg.Nodes = true, map[string]NodeNames{"node-1": {}}
+	if _, err := c.ControllerPublishVolume(t.Context(), publish(v, "node-2", mounted(rwo))); status.Code(err) != codes.NotFound {
+		t.Errorf("another node: got %v", err)
+	}
+	published(t, c, publish(v, "node-1", mounted(rwo)))
 }

@@ -7,6 +7,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"github.com/csi-mpath/csi-mpath/test/faultproxy"
 	"github.com/csi-mpath/csi-mpath/test/host"
 	"github.com/csi-mpath/csi-mpath/test/kubelet"
+	"github.com/csi-mpath/csi-mpath/test/vm/rig"
 )
 
 // name is the cluster's, in all configurations.
@@ -87,6 +89,10 @@ func Start(t testing.TB, opt Options) *Cluster {
 	for _, n := range c.Nodes {
 		n.Start()
 	}
+	c.listens(c.controller, c.path("controller.sock"))
+	for _, n := range c.Nodes {
+		n.Listens()
+	}
 	return c
 }
 
@@ -115,7 +121,7 @@ func (c *Cluster) ControllerEndpoint() string { return "unix://" + c.path("contr
 func (c *Cluster) startController() {
 	c.t.Helper()
 	a := c.Host.Tenant()
-	text := fmt.Sprintf("cluster: %s\nbackends:\n- name: %s\n  agent: {address: %q, ca: %s, certificate: %s, key: %s}\n",
+	text := fmt.Sprintf("cluster: %s\nbackends:\n- name: %s\n  agent: {address: %q, ca: %s, certificate: %s, key: %s}\nnodes: {n1: {}, n2: {}}\nonlyNodes: true\n",
 		name, Backend, a.Address, a.TLS.CA, a.TLS.Cert, a.TLS.Key)
 	c.must(os.WriteFile(c.path("controller.yaml"), []byte(text), 0o600))
 	var err error
@@ -141,6 +147,27 @@ func (n *Node) Start(env ...string) {
 	n.plugin, err = child.Start(child.Options{Env: env}, n.c.opt.Bin, "node", "--attach", n.c.opt.Attach, "--node-name", n.Name, "--cluster", name,
 		"--endpoint", n.Endpoint(), "--state-dir", n.state())
 	n.c.must(err)
+}
+
+// Listens waits until the node plugin answers: it has brought back what it had.
+func (n *Node) Listens() {
+	n.c.t.Helper()
+	n.c.listens(n.plugin, filepath.Join(n.Dir, "csi"))
+}
+
+// listens waits until a process answers at a socket. Its end is the test's.
+func (c *Cluster) listens(p *child.Child, socket string) {
+	c.t.Helper()
+	c.must(rig.Wait(socket, func() error {
+		conn, err := net.Dial("unix", socket)
+		if err == nil {
+			return conn.Close()
+		}
+		if !p.Alive() {
+			err = fmt.Errorf("%w: %w", p.Wait(), rig.ErrOver)
+		}
+		return err
+	}))
 }
 
 func (n *Node) state() string { return filepath.Join(n.Dir, "state") }

@@ -9,9 +9,7 @@ import (
 	"testing"
 
 	"github.com/csi-mpath/csi-mpath/test/cluster"
-	"github.com/csi-mpath/csi-mpath/test/host"
 	"github.com/csi-mpath/csi-mpath/test/story"
-	"github.com/csi-mpath/csi-mpath/test/vm/rig"
 )
 
 // TestMain tells all stories at the same time: most of each is waiting.
@@ -27,7 +25,6 @@ func TestMain(m *testing.M) {
 // ext4 grows online in the virtual machine only: the kernels that CI has here do
 // not let it.
 func TestAVolumesWholeLife(t *testing.T) {
-	pool := rig.Mounted(t, "xfs", 4096)
-	c := cluster.Start(t, cluster.Options{Bin: os.Getenv("CSI_MPATH_BIN"), Attach: "fuse", Storage: host.Options{Pool: "directory: {path: " + pool + "}"}})
+	c := cluster.OverFUSE(t)
 	story.All(t, c, func(kind string) bool { return kind != "ext4" })
 }

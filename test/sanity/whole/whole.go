@@ -5,18 +5,13 @@ package whole
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
-	"github.com/onsi/ginkgo/v2"
-	"github.com/onsi/gomega"
 	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
 
@@ -28,15 +23,8 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
 	"github.com/csi-mpath/csi-mpath/pkg/driver"
 	"github.com/csi-mpath/csi-mpath/pkg/volume"
+	"github.com/csi-mpath/csi-mpath/test/sanity/suite"
 )
-
-// ids are in the form of this driver, of things that are not there.
-type ids struct{ sanity.DefaultIDGenerator }
-
-// GenerateUniqueValidVolumeID names a volume that is not there.
-func (ids) GenerateUniqueValidVolumeID() string {
-	return "1.east.fast." + backend.ObjectName(backend.VolumeObject, "nobody", fmt.Sprint(rand.Uint64()))
-}
 
 // shortDir is for sockets, whose paths must be short.
 func shortDir(t *testing.T) string {
@@ -155,19 +143,7 @@ func Sanity(t *testing.T, transport backend.Transport) {
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	w := New(t)
 	socket := w.Serve(t)
-	config := sanity.NewTestConfig()
-	config.Address, config.IDGen, config.IdempotentCount = "unix://"+socket, ids{}, 2
-	config.TargetPath, config.StagingPath = filepath.Join(w.Dir, "t"), filepath.Join(w.Dir, "g")
-	config.TestVolumeSize, config.TestVolumeExpandSize = 8<<20, 16<<20
-	config.TestVolumeParameters = map[string]string{"backend": "east", "pool": "fast", "transport": string(transport)}
-	config.TestVolumeMutableParameters = map[string]string{"mergeDeadline": "auto"}
-	sanity.GinkgoTest(&config)
-	suite, reporter := ginkgo.GinkgoConfiguration()
-	reporter.NoColor = true
-	gomega.RegisterFailHandler(ginkgo.Fail)
-	if !ginkgo.RunSpecs(t, "the driver over "+string(transport), suite, reporter) {
-		t.Error("csi-sanity found something wrong")
-	}
+	suite.Run(t, suite.Driver{Endpoint: "unix://" + socket, Dir: w.Dir, Backend: "east", Pool: "fast", Transport: transport, Size: 8 << 20})
 	if n := w.Machine.Devices(); n > 0 {
 		t.Errorf("%d block devices are left", n)
 	}
