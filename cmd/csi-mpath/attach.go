@@ -99,6 +99,7 @@ func (f *attachFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.merge, "merge-deadline", "0", "how long contiguous requests may wait to go as one command: 0 (only what comes together), a duration like 20us, auto, or off")
 	fl.StringVar(&f.polling, "polling", "off", "whether readers look again before they sleep: off, adaptive, or a duration like 50us; pays only with a spare CPU")
 	fl.DurationVar(&f.shutdownTime, "shutdown-timeout", 30*time.Second, "how long the end may wait for answers and fences")
+	fl.BoolVar(&f.cfg.Reserve, "reserve", false, "keep every other host from writing, by a reservation; whoever had the volume before is put out")
 	fl.BoolVar(&f.stats, "stats", false, "print counters as JSON at the end")
 	c.MarkFlagsOneRequired("socket", "device")
 }
