@@ -22,6 +22,7 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
 	"github.com/csi-mpath/csi-mpath/pkg/device"
 	"github.com/csi-mpath/csi-mpath/pkg/driver"
+	"github.com/csi-mpath/csi-mpath/pkg/health"
 	"github.com/csi-mpath/csi-mpath/pkg/mount"
 	"github.com/csi-mpath/csi-mpath/pkg/nbd/kernel"
 	"github.com/csi-mpath/csi-mpath/pkg/supervise"
@@ -211,6 +212,9 @@ func (f *nodeFlags) serve(ctx context.Context, volumes *volume.Node) error {
 	if err != nil {
 		return err
 	}
+	if err := registry.Register(health.NewCollector(func() []health.Numbers { return numbers(volumes) })); err != nil {
+		return err
+	}
 	closeMetrics, err := serveMetrics(f.metrics, registry)
 	if err != nil {
 		return err
@@ -255,4 +259,21 @@ func (f *nodeFlags) register(ctx context.Context) (done <-chan error, err error)
 		end <- driver.Serve(ctx, l, func(s *grpc.Server) { registration.RegisterRegistrationServer(s, r) }, nil)
 	}()
 	return end, nil
+}
+
+// numbers are those of all volumes. One that nobody serves has no path.
+func numbers(volumes *volume.Node) (out []health.Numbers) {
+	for _, id := range volumes.Volumes() {
+		s, _ := volumes.Status(id)
+		n := health.Numbers{Volume: id, Outstanding: s.Held, InDoubt: s.InDoubt}
+		for _, p := range s.Paths {
+			if p.Up {
+				n.Up++
+			} else {
+				n.Down++
+			}
+		}
+		out = append(out, n)
+	}
+	return out
 }

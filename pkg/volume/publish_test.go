@@ -214,6 +214,12 @@ func TestStatsAreOfWhatIsThere(t *testing.T) {
 	if s, err = r.Stats(t.Context(), "a", r.publish("a", "pod").Target); err != nil || !s.Abnormal || !strings.HasPrefix(s.Message, "1 of 2 paths work") {
 		t.Errorf("one path: %+v, %v", s, err)
 	}
+	if s, served := r.Status("a"); !served || s.Usable != 1 || len(s.Paths) != 2 {
+		t.Errorf("the device says %+v, %v", s, served)
+	}
+	if s, served := r.Status("b"); served {
+		t.Errorf("of a volume that nobody has: %+v", s)
+	}
 }
 
 // Report democratic-csi#232: a call that hangs keeps nobody else waiting.

@@ -36,6 +36,15 @@ func (n *Node) Condition(volume, path string) (Condition, error) {
 	return st.condition(st.dev.Status()), nil
 }
 
+// Status is what a volume's device says of itself; false: nobody serves it now.
+func (n *Node) Status(volume string) (Status, bool) {
+	st := n.known(volume)
+	if st == nil || st.dev == nil {
+		return Status{}, false
+	}
+	return st.dev.Status(), true
+}
+
 // look finds a volume for who only reads.
 func (n *Node) look(volume, path string) (*state, error) {
 	if err := checkVolume(volume); err != nil {
