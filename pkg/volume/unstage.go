@@ -205,6 +205,9 @@ func (n *Node) forget(volume string) error {
 // because adds to an error what its paths say, if they are the reason.
 func (n *Node) because(st *state, doing string, err error) error {
 	err = fmt.Errorf("%s: %w", doing, err)
+	if st.dev == nil && st.problem != nil {
+		return fmt.Errorf("%w: it is not back yet: %w: %w", ErrUnavailable, st.problem, err)
+	}
 	if st.dev == nil {
 		return err
 	}

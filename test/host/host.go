@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -34,6 +35,7 @@ type Host struct {
 	bin     string
 	address string
 	held    []*port.Held
+	output  io.Writer
 	agent   *child.Child
 }
 
@@ -45,6 +47,8 @@ type Options struct {
 	Pool string
 	// Kernel has the kernel's targets serve, at the ports that belong to them.
 	Kernel bool
+	// Output gets a copy of what the agent prints.
+	Output io.Writer
 	// Front makes of a portal's address the one that nodes are told.
 	Front func(t backend.Transport, listen string) (advertise string, err error)
 }
@@ -55,7 +59,7 @@ func New(bin, dir string) (*Host, error) { return NewWith(bin, dir, Options{}) }
 
 // NewWith is New with options.
 func NewWith(bin, dir string, o Options) (*Host, error) {
-	h := &Host{dir: dir, bin: bin}
+	h := &Host{dir: dir, bin: bin, output: o.Output}
 	if _, err := pki.Init(h.path("tls"), []string{"127.0.0.1"}, tenant, time.Now()); err != nil {
 		return nil, err
 	}
@@ -132,7 +136,7 @@ func (h *Host) port() (string, error) {
 // Start starts the agent, with env added to its environment, and returns when it
 // listens: it has restored what it served.
 func (h *Host) Start(ctx context.Context, env ...string) (err error) {
-	if h.agent, err = child.Start(child.Options{Env: env}, h.bin, "agent", "--config", h.path("agent.yaml")); err != nil {
+	if h.agent, err = child.Start(child.Options{Env: env, Stdout: h.output, Stderr: h.output}, h.bin, "agent", "--config", h.path("agent.yaml")); err != nil {
 		return err
 	}
 	tick := time.NewTicker(5 * time.Millisecond)

@@ -148,10 +148,15 @@ func (v *Volume) Unpublish() {
 // Unstage takes the volume off the node.
 func (v *Volume) Unstage() {
 	v.Helper()
-	v.done("unstage", func(ctx context.Context) error {
-		_, err := v.csi.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: v.ID, StagingTargetPath: v.staging()})
-		return err
-	})
+	v.done("unstage", v.unstage)
+}
+
+// TryUnstage is one call of Unstage.
+func (v *Volume) TryUnstage() error { return v.unstage(v.TB.Context()) }
+
+func (v *Volume) unstage(ctx context.Context) error {
+	_, err := v.csi.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: v.ID, StagingTargetPath: v.staging()})
+	return err
 }
 
 // Expand makes the node see that the volume has a new size.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
@@ -168,6 +170,9 @@ func fill(m protoreflect.Message, secrets map[string]string) (has bool) {
 // path below it; there they must be the owner's only.
 func Files(dir string, may func(path string) bool) (found []string, err error) {
 	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, syscall.ENOSYS) {
+			return fs.SkipDir // a volume over FUSE, which lists nothing
+		}
 		if err != nil || !e.Type().IsRegular() {
 			return ignoreGone(err)
 		}
