@@ -22,8 +22,8 @@ const (
 	maxRecord = 256 << 10
 
 	// unstageWithin is how long Unstage may take whatever its caller grants: with
-	// all paths dead it says so by then.
-	unstageWithin = 10 * time.Second
+	// all paths dead it has said so before ten seconds are over.
+	unstageWithin = 9 * time.Second
 	// failWithin is how long a device that nobody serves may take to fail its I/O.
 	failWithin = 2 * time.Second
 	// cleanupWithin is how long a Stage that failed clears up.
