@@ -22,6 +22,7 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
 	"github.com/csi-mpath/csi-mpath/pkg/device"
 	"github.com/csi-mpath/csi-mpath/pkg/driver"
+	"github.com/csi-mpath/csi-mpath/pkg/faultpoint"
 	"github.com/csi-mpath/csi-mpath/pkg/health"
 	"github.com/csi-mpath/csi-mpath/pkg/mount"
 	"github.com/csi-mpath/csi-mpath/pkg/nbd/kernel"
@@ -145,6 +146,9 @@ func (f *nodeFlags) supervise() error {
 // (I8).
 func (f *nodeFlags) run(ctx context.Context) error {
 	defer klog.Flush()
+	if !supervise.Restarted() {
+		faultpoint.Arm() // one kill, not one of each worker
+	}
 	beat := supervise.NewBeat()
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
