@@ -208,9 +208,11 @@ func TestUnitsOfOneTargetAreNotTakenForEachOther(t *testing.T) {
 		r.put(second, 0, '2')
 		r.put(third, 0, '3')
 		r.get(first, 0, '1')
-		if two.View(0, 1)[0] != '2' || three.View(0, 1)[0] != '3' {
-			r.Error("a write went to another unit")
-		}
+		r.base.Look(func() {
+			if two.View(0, 1)[0] != '2' || three.View(0, 1)[0] != '3' {
+				r.Error("a write went to another unit")
+			}
+		})
 		for n := uint32(1); n <= 3; n++ {
 			r.unstageRaw(n)
 		}
