@@ -12,7 +12,7 @@ func Disk(t testing.TB, size int) string {
 	t.Helper()
 	f, err := os.CreateTemp("/dev/shm", "disk")
 	Must(t, err)
-	t.Cleanup(func() { os.Remove(f.Name()) })
+	t.Cleanup(func() { _ = os.Remove(f.Name()) })
 	Must(t, f.Close())
 	dev := strings.TrimSpace(Sh(t, fmt.Sprintf("truncate -s %dM %s; losetup -f --show %[2]s", size, f.Name())))
 	t.Cleanup(func() { Sh(t, "losetup -d "+dev) })
