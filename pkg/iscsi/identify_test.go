@@ -3,6 +3,7 @@ package iscsi
 import (
 	"encoding/binary"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
@@ -110,7 +111,8 @@ func TestIdentifyReadsEverythingPastUnitAttentions(t *testing.T) {
 func TestAnExtendedAnswerThatIsCutIsAskedForInThePlainForm(t *testing.T) {
 	f := newFake(t)
 	f.unit(func(scsi.Command) bool { return false })
-	unit, cut := f.handle, 0
+	unit := f.handle
+	var cut atomic.Int32
 	f.handle = func(c *fakeConn, h *pdu.SCSICommand, data []byte) bool {
 		d, _, ok := scsi.DecodeCDB(h.CDB[:])
 		if !ok || d.Op != scsi.OpMaintenanceIn || !d.Extended {
@@ -119,12 +121,12 @@ func TestAnExtendedAnswerThatIsCutIsAskedForInThePlainForm(t *testing.T) {
 		b := unitData(d)
 		binary.BigEndian.PutUint32(b, uint32(len(b)-8))
 		c.data(h, b[:len(b)-4])
-		cut++
+		cut.Add(1)
 		return true
 	}
 	id, err := f.dial(f.config()).Identify(testCtx(t), 1<<48)
-	if err != nil || len(id.Groups.Groups) != 1 || id.Groups.Groups[0].ID != 2 || cut == 0 {
-		t.Errorf("%v, groups %+v, cut %d times", err, id, cut)
+	if err != nil || len(id.Groups.Groups) != 1 || id.Groups.Groups[0].ID != 2 || cut.Load() == 0 {
+		t.Errorf("%v, groups %+v, cut %d times", err, id, cut.Load())
 	}
 }
 

@@ -43,11 +43,11 @@ func (q *queue) exec(ctx context.Context, e nvme.Command, gated *wire.Gate, in, 
 		select {
 		case <-r.Done: // answered in front of the end: a refusal that says why
 		default:
-			return r.answer, 0, q.endErr()
+			return nvme.Completion{}, 0, q.endErr() // the reader may be writing the answer
 		}
 	case <-ctx.Done():
 		r.Fate.Store(wire.FateAbandoned)
-		return r.answer, 0, q.c.cfg.wrap(context.Cause(ctx))
+		return nvme.Completion{}, 0, q.c.cfg.wrap(context.Cause(ctx))
 	}
 	return r.answer, copy(in, r.Cmd.Buf[:min(int(r.Cmd.Moved), len(r.Cmd.Buf))]), q.c.cfg.wrap(r.Err)
 }

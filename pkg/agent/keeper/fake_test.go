@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/csi-mpath/csi-mpath/pkg/agent/export"
+	"github.com/csi-mpath/csi-mpath/pkg/agent/store"
 	memstore "github.com/csi-mpath/csi-mpath/pkg/agent/store/memory"
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
 )
@@ -243,13 +244,14 @@ func (x *fake) connect(s ...export.Session) {
 
 // rig is a keeper over a store in memory and two fakes.
 type rig struct {
-	t     testing.TB
-	dir   string
-	store *memstore.Store
-	iscsi *fake
-	nvme  *fake
-	k     *Keeper
-	b     backend.Backend // of tenant "t"
+	t      testing.TB
+	dir    string
+	store  *memstore.Store
+	served store.Store // store, or what a test put around it
+	iscsi  *fake
+	nvme   *fake
+	k      *Keeper
+	b      backend.Backend // of tenant "t"
 }
 
 const (
@@ -260,15 +262,22 @@ const (
 // newRig opens one; atomic is about its store's snapshots.
 func newRig(t testing.TB, atomic bool) *rig {
 	t.Helper()
+	return newRigOver(t, atomic, func(s *memstore.Store) store.Store { return s })
+}
+
+// newRigOver opens one whose store is what over makes of it.
+func newRigOver(t testing.TB, atomic bool, over func(*memstore.Store) store.Store) *rig {
+	t.Helper()
 	r := &rig{t: t, dir: t.TempDir(), iscsi: newFake(backend.ISCSI), nvme: newFake(backend.NVMe)}
 	r.store = memstore.New(memstore.Config{Dir: t.TempDir(), Snapshots: true, AtomicSnapshots: atomic})
+	r.served = over(r.store)
 	r.open()
 	t.Cleanup(func() { _ = r.k.Close() })
 	return r
 }
 
 func (r *rig) config() Config {
-	return Config{State: r.dir, Boot: "boot", Pools: []Pool{{Name: pool0, Store: r.store, Exports: []export.Exporter{r.iscsi, r.nvme}}}}
+	return Config{State: r.dir, Boot: "boot", Pools: []Pool{{Name: pool0, Store: r.served, Exports: []export.Exporter{r.iscsi, r.nvme}}}}
 }
 
 func (r *rig) open() {

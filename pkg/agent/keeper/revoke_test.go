@@ -7,12 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/agent/export"
 	"github.com/csi-mpath/csi-mpath/pkg/agent/store"
+	memstore "github.com/csi-mpath/csi-mpath/pkg/agent/store/memory"
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
 )
 
@@ -20,6 +22,13 @@ import (
 type moody struct {
 	store.Store
 	object, activate, deactivate error
+}
+
+// moodyRig is a keeper over such a store. Its moods are the test's: the loops of the
+// keeper ask for nothing but the usage.
+func moodyRig(t *testing.T) (*rig, *moody) {
+	s := &moody{}
+	return newRigOver(t, true, func(under *memstore.Store) store.Store { s.Store = under; return s }), s
 }
 
 func (s *moody) Object(ctx context.Context, name string) (store.Object, error) {
@@ -51,9 +60,7 @@ func TestAStoreThatFailsKeepsNobodyIn(t *testing.T) {
 		"deactivate": func(s *moody) { s.deactivate = ill },
 	} {
 		for _, nodes := range [][]string{{"a"}, {"a", "b"}} {
-			r := newRig(t, true)
-			s := &moody{Store: r.store}
-			r.k.pools[pool0].store = s
+			r, s := moodyRig(t)
 			v := r.create("v")
 			c := r.publish(shared(v.ID, nodes[0]))
 			for _, n := range nodes[1:] {
@@ -74,9 +81,7 @@ func TestAStoreThatFailsKeepsNobodyIn(t *testing.T) {
 }
 
 func TestTheReconcilerRevokesWhateverTheStoreSays(t *testing.T) {
-	r := newRig(t, true)
-	s := &moody{Store: r.store}
-	r.k.pools[pool0].store = s
+	r, s := moodyRig(t)
 	v := r.create("v")
 	c := r.publish(shared(v.ID, "a"))
 	r.publish(shared(v.ID, "b"))
@@ -192,13 +197,20 @@ func TestAnotherTenantsDamageHasNoName(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.reopen()
+		var mu sync.Mutex
 		var told []string
 		go func() {
-			_ = r.k.For("other").Watch(t.Context(), func(e backend.Event) { told = append(told, fmt.Sprint(e)) })
+			_ = r.k.For("other").Watch(t.Context(), func(e backend.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, fmt.Sprint(e))
+			})
 		}()
 		time.Sleep(2 * reconcileEvery) // the bubble's
 		synctest.Wait()
 		err := r.k.For("other").Fence(t.Context(), "n")
+		mu.Lock()
+		defer mu.Unlock()
 		if !errors.Is(err, backend.ErrUnavailable) || len(told) == 0 {
 			t.Fatalf("got %v, told %q", err, told)
 		}
