@@ -110,7 +110,7 @@ func (a *agentParts) open(ctx context.Context, cfg *config.Config) ([]keeper.Poo
 		a.stops = append(a.stops, x.Close)
 		exports[e.Transport] = x
 	}
-	if err := leftInKernel(ctx, cfg.Exports); err != nil {
+	if err := export.CheckLeft(ctx, unused(cfg.Exports)); err != nil {
 		return nil, err
 	}
 	var pools []keeper.Pool
@@ -140,24 +140,13 @@ func openExport(e config.Export) (export.Exporter, error) {
 	}
 }
 
-// leftInKernel refuses to start beside volumes that the kernel serves for an
-// earlier configuration: whoever is unpublished now would keep his access there
-// (I9).
-func leftInKernel(ctx context.Context, now []config.Export) error {
-	for kind, list := range map[config.Kind]func(context.Context) ([]export.Exported, error){config.LIO: lio.Left, config.NVMet: nvmet.Left} {
-		if slices.ContainsFunc(now, func(e config.Export) bool { return e.Kind == kind }) {
-			continue
-		}
-		left, err := list(ctx)
-		if err == nil && len(left) > 0 {
-			err = fmt.Errorf("the kernel serves %d volumes of ours, as %s, which no transport has in this configuration: configure it again until they are unpublished, or reboot",
-				len(left), left[0].Target)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", kind, err)
-		}
+// unused are the kernel's targets that the configuration does not name.
+func unused(now []config.Export) map[string]export.Lister {
+	all := map[string]export.Lister{string(config.LIO): lio.Left, string(config.NVMet): nvmet.Left}
+	for _, e := range now {
+		delete(all, string(e.Kind))
 	}
-	return nil
+	return all
 }
 
 func openStore(ctx context.Context, state string, p config.Pool) (store.Store, error) {

@@ -49,6 +49,15 @@ func Open(root string) (FS, error) {
 	return &kernel{root: root, pending: map[Path]chan struct{}{}}, nil
 }
 
+// OpenIfThere is Open, and nil where the kernel has no such tree.
+func OpenIfThere(root string) (FS, error) {
+	fs, err := Open(root)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return fs, err
+}
+
 // kernel is configfs. mu guards pending: the calls that the kernel has not
 // answered, by path.
 type kernel struct {

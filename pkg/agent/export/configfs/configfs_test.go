@@ -108,6 +108,12 @@ func TestCallsThatTheKernelKeepsAreBounded(t *testing.T) {
 	})
 }
 
+func TestATreeThatMayBeMissingIsNoErrorWhereItIs(t *testing.T) {
+	if fs, err := OpenIfThere(filepath.Join(t.TempDir(), "target")); fs != nil || err != nil {
+		t.Errorf("got %v, %v", fs, err)
+	}
+}
+
 func TestATreeThatIsNotThereNamesTheWayOut(t *testing.T) {
 	_, err := Open(filepath.Join(t.TempDir(), "target"))
 	if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "modules") {

@@ -2,8 +2,6 @@ package lio
 
 import (
 	"context"
-	"errors"
-	"os"
 	"strings"
 
 	"github.com/csi-mpath/csi-mpath/pkg/agent/export"
@@ -14,11 +12,8 @@ import (
 // Left lists what the kernel serves of ours, for programs that do not use it:
 // nothing where it has no such target.
 func Left(ctx context.Context) ([]export.Exported, error) {
-	fs, err := configfs.Open(Root)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	fs, err := configfs.OpenIfThere(Root)
+	if fs == nil {
 		return nil, err
 	}
 	return (&Exporter{fs: fs}).Exported(ctx)

@@ -2,9 +2,7 @@ package nvmet
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"syscall"
 
 	"github.com/csi-mpath/csi-mpath/pkg/agent/export"
@@ -106,11 +104,8 @@ func (x *Exporter) subsystems(e *configfs.Edit, identity string) (nqns []string)
 // Left lists what the kernel serves of ours, for programs that do not use it:
 // nothing where it has no such target.
 func Left(ctx context.Context) ([]export.Exported, error) {
-	fs, err := configfs.Open(Root)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	fs, err := configfs.OpenIfThere(Root)
+	if fs == nil {
 		return nil, err
 	}
 	return (&Exporter{fs: fs}).Exported(ctx)
