@@ -8,14 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/csi-mpath/csi-mpath/pkg/durable"
 	"github.com/csi-mpath/csi-mpath/pkg/nbd"
 	"github.com/csi-mpath/csi-mpath/pkg/nbd/kernel"
 )
-
-// backendPrefix begins the identifier of every kernel device of ours: only who
-// names the right one is given a device back (I1 towards the kernel).
-const backendPrefix = "csi-mpath:"
 
 // nbdAttachment is the kernel's nbd device.
 type nbdAttachment struct {
@@ -23,6 +18,7 @@ type nbdAttachment struct {
 	// knows fewer of them. Nil until the first.
 	dev atomic.Pointer[kernel.Device]
 	k   *kernel.Kernel
+	id  string // the device's identifier; never changes
 }
 
 func (a *nbdAttachment) path() string       { return a.dev.Load().Path }
@@ -45,9 +41,13 @@ func (d *Device) AttachKernel(ctx context.Context, srv *nbd.Server, index int) (
 	if err := k.Available(ctx); err != nil {
 		return nil, fmt.Errorf("volume %s: %w", d.cfg.Name, err)
 	}
-	at := &nbdAttachment{k: k}
+	id, err := identifier(d.cfg.StateDir, d.cfg.Name)
+	if err != nil {
+		return nil, fmt.Errorf("volume %s: %w", d.cfg.Name, err)
+	}
+	at := &nbdAttachment{k: k, id: id}
 	b := &BlockDevice{at: at, gone: make(chan struct{})}
-	o := kernel.For(backendPrefix+durable.FileName(d.cfg.Name), d.Info())
+	o := kernel.For(id, d.Info())
 	var serve kernel.Serve
 	serve = func(c net.Conn) {
 		go func() {
@@ -85,7 +85,7 @@ func (d *Device) AttachKernel(ctx context.Context, srv *nbd.Server, index int) (
 func (d *Device) takeBack(b *BlockDevice, at *nbdAttachment, serve kernel.Serve) {
 	ctx, cancel := context.WithTimeout(context.Background(), takeBackTimeout)
 	defer cancel()
-	o := kernel.For(backendPrefix+durable.FileName(d.cfg.Name), d.Info())
+	o := kernel.For(at.id, d.Info())
 	left, err := at.k.Find(o.Backend)
 	if err == nil {
 		var dev *kernel.Device
@@ -125,7 +125,11 @@ func detachKernel(ctx context.Context, volume, stateDir string, may func(path st
 		return path, err
 	}
 	k := kernel.New()
-	left, err := k.Find(backendPrefix + durable.FileName(volume))
+	id, err := identified(stateDir, volume)
+	var left kernel.Status
+	if err == nil {
+		left, err = k.Find(id)
+	}
 	if err != nil {
 		return "", fmt.Errorf("volume %s: %w", volume, err)
 	}

@@ -29,10 +29,16 @@ func All(t *testing.T, c *cluster.Cluster, online Online) {
 		for _, kind := range []string{"ext4", "xfs", kubelet.Raw} {
 			t.Run(string(transport)+"/"+kind, func(t *testing.T) {
 				t.Parallel()
-				life(begin(t, c, transport, kind), online(kind))
+				One(t, c, transport, kind, online(kind))
 			})
 		}
 	}
+}
+
+// One is told of one kind of volume over one transport. online says whether it grows
+// while it is in use here.
+func One(t *testing.T, c *cluster.Cluster, transport backend.Transport, kind string, online bool) {
+	life(begin(t, c, transport, kind), online)
 }
 
 // life is the story.
