@@ -159,6 +159,29 @@ full: ## every ring in series with the long counts: hours, as root, on a quiet m
 	@$(MAKE) --no-print-directory vm-test KERNEL=6.1
 	@$(MAKE) --no-print-directory bench-seeds bench-peers
 
+##@ what ships
+
+IMAGE  ?= localhost/csi-mpath:e2e
+ARCHES ?= $(shell $(GO) env GOARCH)
+comma  := ,
+empty  :=
+
+.PHONY: image
+image: ## container image without a container engine, as out/csi-mpath-image.tar for ctr, docker, podman and skopeo: IMAGE=name:tag ARCHES="amd64 arm64"
+	@mkdir -p $(OUT)/image
+	@for a in $(ARCHES); do GOARCH=$$a $(GO) build -trimpath -ldflags '-s -w $(LDFLAGS)' -o $(OUT)/image/csi-mpath-$$a ./cmd/csi-mpath; done
+	@cd test/release && $(GO) run ./image --arch $(subst $(empty) $(empty),$(comma),$(strip $(ARCHES))) --bin $(OUT)/image/csi-mpath-ARCH \
+		--name $(IMAGE) --version $(VERSION) --work $(OUT)/image --out $(OUT)/csi-mpath-image.tar $(if $(filter 0,$(shell id -u)),--check)
+
+.PHONY: chart
+chart: ## the Helm chart's golden renderings and deploy/csi-mpath.yaml, written again; look at the difference
+	@cp deploy/crd/*.yaml charts/csi-mpath/files/
+	@cd test/release && $(GO) test -count=1 ./chart -update
+
+.PHONY: chart-check
+chart-check: ## the chart: helm lint, refused values, golden renderings, deploy/ fresh
+	@cd test/release && $(GO) vet ./... && $(GO) test -count=1 ./...
+
 ##@ not there yet
 
 # later(what it comes with)
@@ -169,14 +192,6 @@ endef
 .PHONY: e2e
 e2e: ## [not there yet] a real Kubernetes on this machine
 	$(call later,the CSI driver and its Kubernetes ring (test/e2e))
-
-.PHONY: image
-image: ## [not there yet] container image
-	$(call later,the CSI driver (Dockerfile))
-
-.PHONY: chart
-chart: ## [not there yet] Helm chart and the manifests rendered from it
-	$(call later,the CSI driver (charts/csi-mpath))
 
 .PHONY: clean
 clean: ## remove bin and out

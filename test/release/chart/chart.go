@@ -82,3 +82,24 @@ func onlyComments(doc string) bool {
 	}
 	return true
 }
+
+// Manifest is what kubectl applies of rendered objects: all but hooks and tests, which
+// only helm understands, and the namespace that they go into.
+func Manifest(namespace string, docs []string) string {
+	out := []string{`# Made of charts/csi-mpath by 'make chart': the chart's defaults, for those without helm.
+# Take the container csi-snapshotter out if your cluster has no snapshot CRDs.
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: ` + namespace + `
+  labels:
+    # The node plugin mounts file systems for pods: it is privileged.
+    pod-security.kubernetes.io/enforce: privileged
+`}
+	for _, d := range docs {
+		if !strings.Contains(d, "helm.sh/hook:") {
+			out = append(out, strings.NewReplacer("managed-by: Helm", "managed-by: kubectl").Replace(d))
+		}
+	}
+	return strings.Join(out, "---\n")
+}

@@ -101,6 +101,11 @@ func TestWhatTheChartMakesOfValues(t *testing.T) {
 	}
 }
 
+func TestTheManifestOfDeployIsFresh(t *testing.T) {
+	docs := Documents(render(t, "", Options{Release: "csi-mpath", Namespace: "csi-mpath", APIs: []string{"snapshot.storage.k8s.io/v1"}}))
+	golden(t, "../../../deploy/csi-mpath.yaml", Manifest("csi-mpath", docs))
+}
+
 // object is a rendered document.
 type object struct {
 	APIVersion, Kind string
