@@ -14,6 +14,7 @@ import (
 	"io"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
 )
@@ -49,6 +50,8 @@ type Subject struct {
 	Attach func(ctx context.Context, c backend.Connection, a backend.Auth) (Disk, error)
 	// Calls of the random sequence; 0 is 1500.
 	Calls int
+	// Within is the time for one check, however slow the machine; 0 is four minutes.
+	Within time.Duration
 }
 
 // Disk is an attached volume. Nothing is cached: what is read was at the target.

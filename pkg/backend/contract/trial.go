@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ type trial struct {
 // try begins a check.
 func try(t testing.TB, s Subject) *trial {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), checkTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(s.Within, checkTimeout))
 	t.Cleanup(cancel)
 	r := &trial{TB: t, ctx: ctx}
 	r.use(s)

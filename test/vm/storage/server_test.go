@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/agent/export"
 	"github.com/csi-mpath/csi-mpath/pkg/agent/export/embedded"
@@ -128,9 +129,13 @@ func (s *server) subject() contract.Subject {
 		Attach: func(ctx context.Context, c backend.Connection, a backend.Auth) (contract.Disk, error) {
 			return node.Attach(ctx, c, a)
 		},
-		Calls: calls(),
+		Calls:  calls(),
+		Within: checkWithin,
 	}
 }
+
+// checkWithin is for one check: LVM takes seconds for each command here.
+const checkWithin = 20 * time.Minute
 
 // calls of the random sequence: each is many commands of LVM, and the machine is
 // emulated.
