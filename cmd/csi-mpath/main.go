@@ -64,7 +64,7 @@ Exit codes: 0 done; 1 failure while running; 2 wrong flags, names or files;
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w; see '%s --help'", err, c.CommandPath()))
 	})
-	root.AddCommand(attachCommand(), detachCommand(), tuneCommand(), pathsCommand(), discoverCommand(), targetCommand(), agentCommand(), controllerCommand(), nodeCommand(), benchCommand())
+	root.AddCommand(attachCommand(), detachCommand(), tuneCommand(), pathsCommand(), discoverCommand(), targetCommand(), agentCommand(), controllerCommand(), nodeCommand(), clusterCommand(), benchCommand())
 	root.SetArgs(args)
 	err := root.ExecuteContext(context.Background())
 	if err == nil {

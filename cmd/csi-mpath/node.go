@@ -76,7 +76,7 @@ A worker process holds the volumes; when it dies, the next one starts at once.`,
 	fl.StringVar(&f.attach, "attach", string(device.AttachNBD), "how volumes become block devices: nbd, or fuse (for development: it ends with the process)")
 	fl.Int64Var(&f.limit, "max-volumes", 0, "how many volumes the node may have; 0: no limit is told")
 	fl.AddGoFlag(verbosity())
-	c.AddCommand(discardCommand())
+	c.AddCommand(discardCommand(), loadModuleCommand())
 	return c
 }
 

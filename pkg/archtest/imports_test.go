@@ -88,6 +88,7 @@ var rooms = map[string]room{
 	// Writes the code of agentpb.
 	"pkg/agent/agentpb/protogen": {},
 	"pkg/agent/config":           {may: []string{"pkg/backend", "pkg/agent/export", "pkg/agent/store", "pkg/strictyaml"}, never: []string{"os", "syscall", "golang.org/x/sys/", "k8s.io/"}},
+	"pkg/agent/demo":             {may: []string{"pkg/agent/config", "pkg/agent/pki", "pkg/durable"}},
 	"pkg/agent/pki":              {may: []string{"pkg/backend", "pkg/durable"}, never: k8s},
 	"pkg/agent/keeper": {may: []string{"pkg/backend", "pkg/agent/store", "pkg/agent/export", "pkg/faultpoint", "pkg/secret", "pkg/durable"},
 		never: slices.Concat(k8s, grpc)},

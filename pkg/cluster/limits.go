@@ -10,4 +10,6 @@ const (
 	// requestsPerSecond, and burst, of ours to the API server; watches count once.
 	requestsPerSecond = 20
 	burst             = 40
+	// pageSize is how many objects one answer to a list has.
+	pageSize = 500
 )
