@@ -26,6 +26,7 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/backend/agentclient"
 	"github.com/csi-mpath/csi-mpath/pkg/cluster"
 	"github.com/csi-mpath/csi-mpath/pkg/driver"
+	"github.com/csi-mpath/csi-mpath/pkg/faultpoint"
 	"github.com/csi-mpath/csi-mpath/pkg/volume/attrs"
 )
 
@@ -100,6 +101,7 @@ func verbosity() *flag.Flag {
 // serveController answers calls until ctx ends.
 func serveController(ctx context.Context, f controllerFlags, cfg driver.Config) error {
 	defer klog.Flush()
+	faultpoint.Arm()
 	backends, err := driver.NewBackends(cfg, openAgent)
 	if err != nil {
 		return err

@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"github.com/csi-mpath/csi-mpath/pkg/agent/keeper"
@@ -21,6 +24,9 @@ import (
 // asCommand makes this test binary csi-mpath.
 const asCommand = "CSI_MPATH_TEST_COMMAND"
 
+// self is this test binary.
+var self string
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		os.Exit(run(os.Args[1:]))
@@ -28,38 +34,79 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// mortal is a storage host whose agent is killed, under a controller.
+// mortal is a storage host and a controller, one of which is killed.
 type mortal struct {
 	t     *testing.T
+	dir   string
 	h     *storagehost.Host
-	c     *driver.Controller
+	c     csi.ControllerClient
 	kills int
+	// again starts what was killed, if it was.
+	again func() (killed bool)
 }
 
+// newMortal has a controller in this process.
 func newMortal(t *testing.T) *mortal {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "csi") // the agent has a socket there
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := &mortal{t: t}
-	if m.h, err = storagehost.New(self, dir); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = m.h.Close() })
+	m := withHost(t)
+	m.again = m.agentAgain
 	east := driver.BackendConfig{Name: "east", Agent: &driver.AgentConfig{Address: "in.the:opener"}}
 	b, err := driver.NewBackends(driver.Config{Cluster: "c", Backends: []driver.BackendConfig{east}}, func(driver.BackendConfig) (backend.Backend, error) { return m.h.Client() })
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	m.c = &driver.Controller{Backends: b}
+	l, err := driver.Listen(m.endpoint())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() {
+		done <- driver.Serve(ctx, l, func(s *grpc.Server) { csi.RegisterControllerServer(s, &driver.Controller{Backends: b}) }, nil)
+	}()
+	t.Cleanup(func() { cancel(); <-done })
 	return m
+}
+
+// withHost has a storage host, and nobody who serves its controller yet.
+func withHost(t *testing.T) *mortal {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "csi") // there are sockets in it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if self, err = os.Executable(); err != nil {
+		t.Fatal(err)
+	}
+	m := &mortal{t: t, dir: dir}
+	if m.h, err = storagehost.New(self, dir); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.h.Close() })
+	// Not waiting for a server: it is started again when a call has failed.
+	conn, err := grpc.NewClient(m.endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1, MaxDelay: 10 * time.Millisecond}, MinConnectTimeout: time.Second}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	m.c = csi.NewControllerClient(conn)
+	return m
+}
+
+func (m *mortal) endpoint() string { return "unix://" + m.dir + "/csi.sock" }
+
+// agentAgain starts the agent if it was killed.
+func (m *mortal) agentAgain() bool {
+	select {
+	case <-m.h.Done():
+		m.start("")
+		return true
+	default:
+		return false
+	}
 }
 
 // start starts the agent, to be killed at a fault point if that is not empty.
@@ -72,8 +119,8 @@ func (m *mortal) start(point string) {
 	}
 }
 
-// done makes a call until it is done, as sidecars do: while the agent is away it
-// is unavailable, and after its kill somebody starts it again.
+// done makes a call until it is done, as sidecars do: while somebody is away it is
+// unavailable, and after a kill somebody starts it again.
 func (m *mortal) done(what string, call func(ctx context.Context) error) {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), time.Minute)
@@ -88,11 +135,9 @@ func (m *mortal) done(what string, call func(ctx context.Context) error) {
 		if c := status.Code(err); (c != codes.Unavailable && c != codes.Aborted) || ctx.Err() != nil {
 			m.t.Fatalf("%s: %v", what, err)
 		}
-		select {
-		case <-m.h.Done():
+		<-tick.C
+		if m.again() {
 			m.kills++
-			m.start("")
-		case <-tick.C:
 		}
 	}
 }

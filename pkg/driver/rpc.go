@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"path"
 	"runtime/debug"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
+	"github.com/csi-mpath/csi-mpath/pkg/faultpoint"
 )
 
 // Interceptor is what every call goes through: it gets an ID and a deadline, is
@@ -28,6 +30,7 @@ func Interceptor(observe func(method string, c codes.Code, took time.Duration)) 
 		logger := klog.FromContext(ctx).WithValues("request", id, "method", info.FullMethod)
 		ctx = backend.WithRequestID(klog.NewContext(ctx, logger), id)
 		answer, err := guarded(ctx, logger, request, handle)
+		faultpoint.Here(Point(info.FullMethod))
 		c, took := status.Code(err), time.Since(began)
 		if err != nil {
 			logger.Error(err, "call failed", "code", c.String(), "took", took, "asked", printable(request))
@@ -40,6 +43,9 @@ func Interceptor(observe func(method string, c codes.Code, took time.Duration)) 
 		return answer, err
 	}
 }
+
+// Point is the fault point of a method: its work is done, and its caller does not know.
+func Point(method string) string { return "rpc." + path.Base(method) }
 
 // callVerbosity keeps what comes every few seconds out of the log.
 func callVerbosity(method string) int {
