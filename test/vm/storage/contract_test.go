@@ -22,7 +22,7 @@ func TestTheContractOverAThinPoolAndTheKernelsTargets(t *testing.T) {
 // onFiles is a server over a directory of a file system with reflinks.
 func onFiles(t *testing.T, at string) server {
 	dir := filepath.Join(at, filepath.Base(t.Name()))
-	return server{leftovers: func() []string { return files(t, dir) }, openAll: kernels,
+	return server{cut: true, leftovers: func() []string { return files(t, dir) }, openAll: kernels,
 		openStore: func() (store.Store, error) { return directory.Open(directory.Config{Path: dir}) }}
 }
 

@@ -34,6 +34,7 @@ type server struct {
 	openStore func() (store.Store, error)
 	openAll   func() ([]export.Exporter, error)
 	leftovers func() []string // of the store
+	cut       bool            // each verb is also cut short at each fault point
 
 	store   store.Store
 	exports []export.Exporter
@@ -116,8 +117,30 @@ func (s *server) clear() {
 	}
 }
 
-// subject is the server as the contract wants it. What a kill does is ring 1's.
+// crash is contract.Subject's: the keeper that was stopped stays as it is.
+func (s *server) crash(t testing.TB, point string, nth int, call func(backend.Backend)) (contract.Subject, bool) {
+	if !contract.Interrupt(t, point, nth, func() { call(s.k.For("t")) }) {
+		return s.subject(), false
+	}
+	for _, x := range s.exports {
+		_ = x.Close()
+	}
+	_ = s.store.Close()
+	s.open()
+	return s.subject(), true
+}
+
+// subject is the server as the contract wants it.
 func (s *server) subject() contract.Subject {
+	u := s.uncut()
+	if s.cut {
+		u.Crash = s.crash
+	}
+	return u
+}
+
+// uncut is the subject without crashes.
+func (s *server) uncut() contract.Subject {
 	return contract.Subject{
 		Backend: s.k.For("t"), Other: s.k.For("other"), Tenant: "t", Pool: pool,
 		Restart: func(t testing.TB) contract.Subject {
@@ -134,13 +157,15 @@ func (s *server) subject() contract.Subject {
 	}
 }
 
+func long() bool { return os.Getenv("CSI_MPATH_LONG") != "" }
+
 // checkWithin is for one check: LVM takes seconds for each command here.
 const checkWithin = 20 * time.Minute
 
 // calls of the random sequence: each is many commands of LVM, and the machine is
 // emulated.
 func calls() int {
-	if os.Getenv("CSI_MPATH_LONG") != "" {
+	if long() {
 		return 300
 	}
 	return 30
@@ -191,6 +216,6 @@ func ours() ([]export.Exporter, error) {
 func (g *group) over(queue bool, exporters func() ([]export.Exporter, error)) server {
 	c := g.config()
 	c.QueueWhenFull = queue
-	return server{openAll: exporters, leftovers: g.Volumes,
+	return server{openAll: exporters, leftovers: g.Volumes, cut: long(), // an hour of LVM
 		openStore: func() (store.Store, error) { return lvmthin.Open(context.Background(), c) }}
 }
