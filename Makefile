@@ -56,7 +56,7 @@ test: ## unit tests, golden files and fuzz corpora: no root, no network, under 3
 check: $(LINT) ## gofmt, vet, lint, house rules and allowed imports, go.mod tidy and verified
 	@bad=$$(gofmt -l cmd pkg test); if [ -n "$$bad" ]; then echo "not gofmt-ed (run gofmt -w):"; echo "$$bad"; exit 1; fi
 	@$(GO) vet ./...
-	@$(GO) vet -tags interop,vm,vmhost ./test/...
+	@$(GO) vet -tags interop,vm,vmhost,e2e ./test/...
 	@GOARCH=arm64 $(GO) vet ./cmd/... ./pkg/...
 	@$(GO) mod tidy -diff
 	@$(GO) mod verify
@@ -148,6 +148,28 @@ vm-test: setup-vm build ## a real kernel under QEMU: KERNEL=6.12 (or 6.1) VM=pac
 	@CSI_MPATH_BIN=$(BIN)/csi-mpath CSI_MPATH_LONG=$(LONG) CSI_MPATH_KILLS=$(KILLS) \
 		$(GO) test -tags vm -count=1 -p 1 -timeout $(if $(LONG),150m,30m) -exec '$(VM_RUN)' $(if $(RUN)$(VM)$(LONG),-v) $(if $(RUN),-run '$(RUN)') $(VM_PKGS)
 
+# The programs of a Kubernetes cluster, from one module, in one build: a quarter of an
+# hour the first time, seconds afterwards. The version is what they say of themselves.
+E2E_BIN := $(BIN)/e2e
+E2E_VERSION := -X k8s.io/component-base/version.gitVersion=v$(KUBERNETES_VERSION) -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION)))
+
+.PHONY: e2e-tools
+e2e-tools:
+	@test/setup.sh $(E2E_PACKAGES)
+	@mkdir -p $(E2E_BIN)
+	@cd test/e2e/tools && ../../retry.sh $(GO) mod download
+	@cd test/e2e/tools && $(GO) build -trimpath -ldflags "-s -w $(E2E_VERSION)" -o $(E2E_BIN)/ tool
+	@ln -sf server $(E2E_BIN)/etcd
+	@rm -rf $(E2E_BIN)/crd && cp -r "$$(cd test/e2e/tools && $(GO) list -m -f '{{.Dir}}' github.com/kubernetes-csi/external-snapshotter/client/v8)/config/crd" $(E2E_BIN)/crd && chmod -R u+w $(E2E_BIN)/crd
+	@$(GO) build -o $(E2E_BIN)/ ./test/e2e/sandbox ./test/e2e/pod
+
+.PHONY: e2e
+e2e: e2e-tools build image ## a real Kubernetes on this machine, two nodes, the chart, and what happens to volumes (root): RUN=TestName; what people see in out/e2e
+	@rm -rf $(OUT)/e2e && mkdir -p $(OUT)/e2e
+	@$(GO) test -tags e2e -c -o $(E2E_BIN)/e2e.test ./test/e2e
+	@dir=$$(mktemp -d /tmp/mp-e2e-XXXX) && E2E_DIR=$$dir E2E_BIN=$(E2E_BIN) E2E_OUT=$(OUT)/e2e E2E_IMAGE=$(OUT)/csi-mpath-image.tar E2E_CHART=$(CURDIR)/charts/csi-mpath CSI_MPATH_BIN=$(BIN)/csi-mpath \
+		$(E2E_BIN)/sandbox -net -tmpfs /run -clean $$dir -- $(E2E_BIN)/e2e.test -test.v -test.failfast -test.timeout 20m $(if $(RUN),-test.run '$(RUN)')
+
 .PHONY: full
 full: ## every ring in series with the long counts: hours, as root, on a quiet machine
 	@$(MAKE) --no-print-directory check test race interop
@@ -181,17 +203,6 @@ chart: ## the Helm chart's golden renderings and deploy/csi-mpath.yaml, written 
 .PHONY: chart-check
 chart-check: ## the chart: helm lint, refused values, golden renderings, deploy/ fresh
 	@cd test/release && $(GO) vet ./... && $(GO) test -count=1 ./...
-
-##@ not there yet
-
-# later(what it comes with)
-define later
-	@echo "make $@: not there yet: comes with $(1)" >&2; exit 1
-endef
-
-.PHONY: e2e
-e2e: ## [not there yet] a real Kubernetes on this machine
-	$(call later,the CSI driver and its Kubernetes ring (test/e2e))
 
 .PHONY: clean
 clean: ## remove bin and out

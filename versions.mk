@@ -22,3 +22,8 @@ BENCH_PACKAGES := nbdkit qemu-system-common qemu-block-extra libiscsi-bin iprout
 VM_PACKAGES := qemu-system-x86 xz-utils kmod e2fsprogs xfsprogs fio tgt nbd-client \
 	open-iscsi multipath-tools sg3-utils nvme-cli dmsetup lvm2 thin-provisioning-tools btrfs-progs
 KERNEL      ?= 6.12
+
+# make e2e: Kubernetes, built in test/e2e/tools, whose go.mod pins it too. 1.38 has no
+# cgroup v1 and no containerd 1.6 any more, which is what the machines of CI have.
+KUBERNETES_VERSION := 1.37.2
+E2E_PACKAGES := containerd runc busybox-static containernetworking-plugins iptables iproute2 util-linux mount e2fsprogs xfsprogs
