@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-mpath/csi-mpath/pkg/agent/pki"
@@ -50,7 +51,8 @@ storage host that is down leaves the others working. SIGTERM lets calls that run
 
 In a Kubernetes cluster, or with --kubeconfig, it refuses nodes that the cluster does not
 have, and lists static volumes that are attached; while it does not know the cluster it
-answers Unavailable. Without a cluster it believes every node, and lists no static volumes.`,
+answers Unavailable. There the configuration may leave out cluster: the API server knows
+it. Without a cluster it believes every node, and lists no static volumes.`,
 		Example: `  csi-mpath controller --config controller.yaml --endpoint unix:///csi/csi.sock
 
   # controller.yaml
@@ -102,16 +104,22 @@ func verbosity() *flag.Flag {
 func serveController(ctx context.Context, f controllerFlags, cfg driver.Config) error {
 	defer klog.Flush()
 	faultpoint.Arm()
+	client, err := f.connect()
+	if err != nil {
+		return err
+	}
+	if cfg.Cluster == "" && client != nil {
+		if cfg.Cluster, err = cluster.UID(ctx, client); err != nil {
+			return err
+		}
+	}
 	backends, err := driver.NewBackends(cfg, openAgent)
 	if err != nil {
 		return err
 	}
 	defer backends.Close()
 	serving := &driver.Controller{Backends: backends}
-	follow, err := f.followCluster(serving)
-	if err != nil {
-		return err
-	}
+	follow := followCluster(serving, client)
 	registry := prometheus.NewRegistry()
 	observe, err := driver.NewMetrics(registry)
 	if err != nil {
@@ -138,16 +146,21 @@ func serveController(ctx context.Context, f controllerFlags, cfg driver.Config) 
 	}, observe)
 }
 
-// followCluster tells a controller of the cluster, if there is one, while what it
-// returns runs.
-func (f *controllerFlags) followCluster(c *driver.Controller) (follow func(context.Context), err error) {
+// connect makes a client of the cluster; nil if there is none.
+func (f *controllerFlags) connect() (kubernetes.Interface, error) {
 	client, err := cluster.Connect(f.kubeconfig, "csi-mpath-controller/"+version)
 	if errors.Is(err, cluster.ErrNone) {
 		klog.InfoS("no cluster: every node is believed, static volumes are not listed")
-		return func(context.Context) {}, nil
+		return nil, nil
 	}
-	if err != nil {
-		return nil, err
+	return client, err
+}
+
+// followCluster tells a controller of the cluster, if there is one, while what it
+// returns runs.
+func followCluster(c *driver.Controller, client kubernetes.Interface) (follow func(context.Context)) {
+	if client == nil {
+		return func(context.Context) {}
 	}
 	known := cluster.New(client, driver.Name)
 	c.HasNode = known.HasNode
@@ -155,7 +168,7 @@ func (f *controllerFlags) followCluster(c *driver.Controller) (follow func(conte
 		all, err := known.Attached(ctx)
 		return staticOf(all), err
 	}
-	return known.Run, nil
+	return known.Run
 }
 
 // staticOf are those of the attached volumes that no backend lists.

@@ -103,10 +103,11 @@ func TestAControllerOfAClusterThatIsAwayAnswers(t *testing.T) {
 	write(t, f.kubeconfig, `{"apiVersion": "v1", "kind": "Config", "current-context": "x", "clusters": [{"name": "c", "cluster": {"server": "https://`+
 		held.Addr()+`"}}], "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}], "users": [{"name": "u", "user": {}}]}`)
 	var c driver.Controller
-	follow, err := f.followCluster(&c)
+	client, err := f.connect()
 	if err != nil {
 		t.Fatal(err)
 	}
+	follow := followCluster(&c, client)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); follow(ctx) }()

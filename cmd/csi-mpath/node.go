@@ -19,6 +19,7 @@ import (
 
 	"github.com/csi-mpath/csi-mpath/pkg/attach"
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
+	"github.com/csi-mpath/csi-mpath/pkg/cluster"
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
 	"github.com/csi-mpath/csi-mpath/pkg/device"
 	"github.com/csi-mpath/csi-mpath/pkg/driver"
@@ -33,20 +34,21 @@ import (
 // nodeFlags are how a node plugin is started.
 type nodeFlags struct {
 	name, cluster, endpoint, metrics, state, attach string
-	registration, kubeletEndpoint                   string
+	registration, kubeletEndpoint, pod, kubeconfig  string
 	limit                                           int64
 }
 
 func nodeCommand() *cobra.Command {
 	var f nodeFlags
 	c := &cobra.Command{
-		Use:   "node --node-name NAME --cluster UID [--endpoint unix:///csi/csi.sock]",
+		Use:   "node --node-name NAME [--cluster UID] [--endpoint unix:///csi/csi.sock]",
 		Short: "Serve the node half of the CSI driver",
 		Long: `node answers CSI's node calls over a unix socket: it stages, publishes, expands and takes
 away volumes, each a block device over several paths, which this process serves.
 
 When it starts it first brings back what was served before, from its state directory, and
-only then answers. SIGTERM leaves block devices and mounts for the next one. SIGUSR1 says
+only then answers. While another one serves from the same state directory it waits for its
+end: two pods of a DaemonSet overlap in an upgrade. SIGTERM leaves block devices and mounts for the next one. SIGUSR1 says
 that the machine goes down: I/O that no path takes fails after shutdownTimeout from then on.
 A worker process holds the volumes; when it dies, the next one starts at once.`,
 		Example: `  csi-mpath node --node-name "$NODE_ID" --cluster 6f2e... \
@@ -67,7 +69,9 @@ A worker process holds the volumes; when it dies, the next one starts at once.`,
 	}
 	fl := c.Flags()
 	fl.StringVar(&f.name, "node-name", os.Getenv("NODE_ID"), "name of the node in the cluster; NODE_ID is its default")
-	fl.StringVar(&f.cluster, "cluster", "", "the cluster: the UID of its namespace kube-system, as in the controller's configuration")
+	fl.StringVar(&f.cluster, "cluster", "", "the cluster: the UID of its namespace kube-system, as in the controller's configuration; empty: the API server says it")
+	fl.StringVar(&f.pod, "pod", os.Getenv("POD_NAME"), "name of the pod, which the registration socket carries; POD_NAME is its default")
+	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "file that says how the cluster is reached; empty: the cluster it runs in, if any")
 	fl.StringVar(&f.endpoint, "endpoint", endpointFromEnv(), "unix socket to serve; CSI_ENDPOINT is its default")
 	fl.StringVar(&f.registration, "registration", "", "the kubelet's directory of plugins' sockets, to register in; empty: somebody else does")
 	fl.StringVar(&f.kubeletEndpoint, "kubelet-endpoint", "", "the endpoint's path as the kubelet sees it, with --registration")
@@ -108,8 +112,8 @@ func (f *nodeFlags) check() error {
 	switch {
 	case f.name == "" || len(f.name) > backend.MaxNode:
 		return fmt.Errorf("--node-name: want the node's name, 1 to %d bytes", backend.MaxNode)
-	case f.cluster == "":
-		return errors.New("--cluster: want the UID of the cluster's namespace kube-system")
+	case f.cluster == "" && !cluster.Known(f.kubeconfig):
+		return errors.New("--cluster: want the UID of the cluster's namespace kube-system, or a cluster that can be asked")
 	case f.attach != string(device.AttachNBD) && f.attach != string(device.AttachFUSE):
 		return fmt.Errorf("--attach %q: want nbd or fuse", f.attach)
 	case (f.registration == "") != (f.kubeletEndpoint == ""):
@@ -131,6 +135,11 @@ func failure(err error) error {
 
 // supervise is the parent: it holds nothing.
 func (f *nodeFlags) supervise() error {
+	release, err := f.hold("node.lock")
+	if err != nil || release == nil {
+		return err
+	}
+	defer release()
 	code, err := supervise.Run(supervise.Config{Args: os.Args[1:], Log: klog.Infof, Prepare: func() {
 		if err := device.FlushForReclaim(); err != nil {
 			klog.ErrorS(err, "the node may stall when it runs out of memory")
@@ -159,6 +168,14 @@ func (f *nodeFlags) run(ctx context.Context) error {
 		if err := kernel.New().Available(ctx); err != nil {
 			return fmt.Errorf("this node cannot have volumes: %w", err) // and is not registered
 		}
+	}
+	release, err := f.hold("worker.lock") // of a parent that was killed, the worker may still be ending
+	if err != nil || release == nil {
+		return err
+	}
+	defer release()
+	if err := f.identify(ctx); err != nil {
+		return err
 	}
 	volumes, err := f.open()
 	if err != nil {
@@ -250,7 +267,8 @@ func (f *nodeFlags) register(ctx context.Context) (done <-chan error, err error)
 		end <- nil
 		return end, nil
 	}
-	l, err := driver.Listen(filepath.Join(f.registration, driver.Name+"-reg.sock"))
+	sweepSockets(f.registration, f.registrationSocket())
+	l, err := driver.Listen(f.registrationSocket())
 	if err != nil {
 		return nil, err
 	}

@@ -24,6 +24,12 @@ func Connect(kubeconfig, agent string) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(cfg)
 }
 
+// Known says whether Connect would find a cluster to talk to.
+func Known(kubeconfig string) bool {
+	_, err := configOf(kubeconfig)
+	return !errors.Is(err, ErrNone)
+}
+
 func configOf(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		cfg, err := rest.InClusterConfig()

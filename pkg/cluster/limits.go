@@ -12,4 +12,8 @@ const (
 	burst             = 40
 	// pageSize is how many objects one answer to a list has.
 	pageSize = 500
+	// answerWithin is how long one question may take, askAgainMost the longest pause
+	// before it is asked again.
+	answerWithin = 10 * time.Second
+	askAgainMost = 30 * time.Second
 )

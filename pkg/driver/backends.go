@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"reflect"
@@ -23,6 +24,7 @@ type Opener func(BackendConfig) (backend.Backend, error)
 // one pointer; a stale one is as good as a call that came a moment earlier.
 type Backends struct {
 	open    Opener
+	cluster string // of a configuration that does not say
 	current atomic.Pointer[estate]
 }
 
@@ -38,9 +40,10 @@ type entry struct {
 	cfg BackendConfig
 }
 
-// NewBackends opens what cfg says.
+// NewBackends opens what cfg says. Its cluster is also that of configurations to come
+// which name none.
 func NewBackends(cfg Config, open Opener) (*Backends, error) {
-	b := &Backends{open: open}
+	b := &Backends{open: open, cluster: cfg.Cluster}
 	b.current.Store(&estate{})
 	return b, b.Change(cfg)
 }
@@ -48,6 +51,12 @@ func NewBackends(cfg Config, open Opener) (*Backends, error) {
 // Change goes over to another configuration: what is the same in both stays open.
 // When something cannot be opened, nothing changes. One caller at a time.
 func (b *Backends) Change(cfg Config) error {
+	if cfg.Cluster == "" {
+		cfg.Cluster = b.cluster
+	}
+	if cfg.Cluster == "" {
+		return errors.New("cluster: want the UID of the cluster's namespace kube-system: nodes' names at the storage are made of it")
+	}
 	old, next := b.current.Load(), &estate{cfg: cfg}
 	var opened []*entry
 	for _, c := range cfg.Backends {

@@ -106,7 +106,7 @@ func TestAConfigurationThatCannotBeIsRefused(t *testing.T) {
 	for what, text := range map[string]string{
 		"an unknown key":      good + "color: red\n",
 		"a doubled key":       good + "cluster: d\n",
-		"no cluster":          strings.Replace(good, "cluster: c", "", 1),
+		"an empty cluster":    strings.Replace(good, "cluster: c", "cluster: \"\"", 1),
 		"a path as name":      strings.Replace(good, "east", "../x", 1),
 		"two of a name":       configuration("east", "east"),
 		"no port":             strings.Replace(good, ":7443", "", 1),
@@ -140,4 +140,22 @@ func FuzzConfigurations(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestAConfigurationMayLeaveTheClusterOut: the one that is known from elsewhere counts,
+// also after a reload, and without one nobody gets a name.
+func TestAConfigurationMayLeaveTheClusterOut(t *testing.T) {
+	open := func(BackendConfig) (backend.Backend, error) { return nil, nil }
+	if _, err := NewBackends(Config{}, open); err == nil || !strings.Contains(err.Error(), "cluster") {
+		t.Errorf("no cluster at all: %v", err)
+	}
+	b, err := NewBackends(Config{Cluster: "known"}, open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for said, want := range map[string]string{"": "known", "other": "other"} {
+		if err := b.Change(Config{Cluster: said}); err != nil || b.current.Load().cfg.Cluster != want {
+			t.Errorf("%q: %q, %v", said, b.current.Load().cfg.Cluster, err)
+		}
+	}
 }

@@ -11,7 +11,7 @@ import (
 // Config is the controller's configuration.
 type Config struct {
 	// Cluster names the cluster: the UID of its namespace kube-system. Nodes' names
-	// at the storage are made of it.
+	// at the storage are made of it. Empty: the one that Backends were made with.
 	Cluster  string
 	Backends []BackendConfig
 	// Nodes that do not have the names that are made for them.
@@ -52,7 +52,10 @@ func ParseConfig(b []byte) (Config, error) {
 		return Config{}, err
 	}
 	n.Object("cluster", "backends", "nodes", "onlyNodes")
-	c := Config{Cluster: n.Want("cluster").Text(maxCluster)}
+	c := Config{}
+	if name := n.Key("cluster"); name.Given() {
+		c.Cluster = name.Text(maxCluster)
+	}
 	names := strictyaml.Seen{}
 	for _, e := range n.Key("backends").List(maxBackends) {
 		x := parseBackend(e)
