@@ -54,7 +54,7 @@ func (s *story) values() string {
 	text, err := json.Marshal(map[string]any{
 		"image": image("driver"), "sidecars": sidecars, "backends": []any{s.Agent()},
 		// Both nodes have the kernel's loop devices, so their files need different names.
-		"node":                    map[string]any{"attach": "fuse", "loadModule": false, "extraArgs": []string{"--state-dir=/run/csi-mpath/$(NODE_ID)"}},
+		"node":                    map[string]any{"attach": "fuse", "loadModule": false, "extraArgs": []string{"--state-dir=" + s.StateDir("$(NODE_ID)")}},
 		"storageClasses":          []any{class("iscsi"), class("nvme-tcp")},
 		"volumeSnapshotClasses":   []any{map[string]any{"name": "csi-mpath"}},
 		"volumeAttributesClasses": []any{attributes("streaming", "mergeDeadline", "2ms"), attributes("wrong", "mergeDeadline", "10s")},

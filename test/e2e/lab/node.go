@@ -191,10 +191,16 @@ func (n *Node) Log(pod string) string {
 	return all.String()
 }
 
+// StateDir is what the node plugin of a node is told to keep its state in. Its devices
+// carry the path, and the sandbox finds by it which are ours.
+func (l *Lab) StateDir(node string) string {
+	return filepath.Join("/run/csi-mpath", filepath.Base(l.Dir), node)
+}
+
 // Records are what the node's plugin remembers of volumes.
 func (n *Node) Records() []string {
 	n.l.t.Helper()
-	out, err := filepath.Glob(n.path("csi-mpath", n.Name, "volumes", "*.staged"))
+	out, err := filepath.Glob(n.path("csi-mpath", filepath.Base(n.l.Dir), n.Name, "volumes", "*.staged"))
 	n.l.must(err)
 	return out
 }

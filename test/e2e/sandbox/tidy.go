@@ -1,10 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,22 +41,42 @@ func groups(name string) (out []string) {
 	return out
 }
 
-// loops are the loop devices over files below dir, and over those loop devices.
+// loops are the loop devices over files below dir, over those loop devices, and over
+// files of FUSE that carry dir's name. What the kernel calls such a file is of no use
+// once its mount is gone, so whoever made the device has told its name.
 func loops(dir string) (out []string) {
 	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	ours := map[string]bool{}
 	for range 2 {
 		for _, f := range files {
-			backing, err := os.ReadFile(f)
+			b, err := os.ReadFile(f)
+			backing := strings.TrimSuffix(strings.TrimSpace(string(b)), " (deleted)")
 			dev := "/dev/" + filepath.Base(filepath.Dir(filepath.Dir(f)))
-			backing = bytes.TrimSuffix(bytes.TrimSpace(backing), []byte(" (deleted)"))
-			if err == nil && !ours[dev] && (bytes.HasPrefix(backing, []byte(dir+"/")) || ours[string(backing)]) {
+			if err != nil || ours[dev] {
+				continue
+			}
+			if strings.HasPrefix(backing, dir+"/") || ours[backing] || unmounted(dev, backing, filepath.Base(dir)) {
 				ours[dev] = true
 				out = append([]string{dev}, out...)
 			}
 		}
 	}
 	return out
+}
+
+// unmounted reports a device over a file that pkg/fuseblk served below a directory of
+// that name. Only files without a mount are asked about: others may answer never.
+func unmounted(dev, backing, name string) bool {
+	if backing != "/disk" {
+		return false
+	}
+	f, err := os.Open(dev)
+	if err != nil {
+		return false
+	}
+	defer f.Close() //nolint:errcheck // nothing was written
+	info, err := unix.IoctlLoopGetStatus64(int(f.Fd()))
+	return err == nil && strings.Contains(string(info.File_name[:]), "/"+name+"/")
 }
 
 func detach(dev string) error {
