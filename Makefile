@@ -200,8 +200,13 @@ chart: ## the Helm chart's golden renderings and deploy/csi-mpath.yaml, written 
 	@cp deploy/crd/*.yaml charts/csi-mpath/files/
 	@cd test/release && $(GO) test -count=1 ./chart -update
 
+.PHONY: docs
+docs: ## tables in docs that say what the code has: tunables, metrics, error codes
+	@$(GO) test -count=1 ./test/reference -update
+
 .PHONY: chart-check
 chart-check: ## the chart: helm lint, refused values, golden renderings, deploy/ fresh
+	@cd test/release && ../retry.sh $(GO) list -deps -test ./... >/dev/null
 	@cd test/release && $(GO) vet ./... && $(GO) test -count=1 ./...
 
 .PHONY: clean
