@@ -26,7 +26,7 @@ var (
 var rooms = map[string]room{
 	"cmd/csi-mpath": {may: []string{"*"}},
 
-	"pkg/driver":       {may: []string{"pkg/strictyaml", "pkg/volume", "pkg/volume/attrs", "pkg/tunable", "pkg/backend", "pkg/durable", "pkg/secret", "pkg/health", "pkg/api/v1alpha1"}},
+	"pkg/driver":       {may: []string{"pkg/faultpoint", "pkg/strictyaml", "pkg/volume", "pkg/volume/attrs", "pkg/tunable", "pkg/backend", "pkg/durable", "pkg/secret", "pkg/health", "pkg/api/v1alpha1"}},
 	"pkg/cluster":      {never: grpc},
 	"pkg/health":       {may: []string{"pkg/blk", "pkg/api/v1alpha1"}},
 	"pkg/api/v1alpha1": {},
