@@ -16,10 +16,11 @@ var secretKeys = map[string]func(*auth.Credentials) any{
 	"password":    func(c *auth.Credentials) any { return &c.Secret },
 	"username_in": func(c *auth.Credentials) any { return &c.MutualUser },
 	"password_in": func(c *auth.Credentials) any { return &c.MutualSecret },
+	"chap_algs":   func(c *auth.Credentials) any { return &c.Algorithms },
 }
 
 // ReadSecretFile reads CHAP credentials: lines of key=value with the keys
-// username, password, username_in and password_in, each with or without
+// username, password, username_in, password_in and chap_algs, each with or without
 // open-iscsi's node.session.auth. prefix; empty lines and # comments are
 // skipped. A file that others may read is refused (I10). Errors never quote
 // a value.
@@ -37,7 +38,7 @@ func ReadSecretFile(path string) (c auth.Credentials, err error) {
 		key = strings.TrimPrefix(strings.TrimSpace(key), "node.session.auth.")
 		field := secretKeys[key]
 		if !ok || field == nil {
-			return auth.Credentials{}, fmt.Errorf("CHAP secret file %s, line %d: want one of username=, password=, username_in=, password_in=", path, i+1)
+			return auth.Credentials{}, fmt.Errorf("CHAP secret file %s, line %d: want one of username=, password=, username_in=, password_in=, chap_algs=", path, i+1)
 		}
 		setSecret(field(&c), strings.TrimSpace(value))
 	}

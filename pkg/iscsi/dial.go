@@ -54,8 +54,29 @@ func newSession(cfg Config, conn net.Conn, l *login) (*Session, error) {
 	return s, nil
 }
 
-// connect makes the connection and runs the login.
+// connect makes the connection and runs the login. A target that cannot read a list
+// of CHAP algorithms gets one more login, with MD5 alone.
 func connect(ctx context.Context, cfg *Config, discovery bool) (net.Conn, *login, error) {
+	conn, l, err := connectOnce(ctx, cfg, discovery)
+	if err == nil || l == nil || !l.stumbled {
+		return conn, l, err
+	}
+	alone, ok := cfg.Auth.Fallback()
+	if !ok || ctx.Err() != nil {
+		return nil, nil, err
+	}
+	again := *cfg
+	again.Auth = alone
+	conn, l, err2 := connectOnce(ctx, &again, discovery)
+	if err2 != nil {
+		return nil, nil, fmt.Errorf("%w (and with CHAP_A=5 alone: %w)", err, err2)
+	}
+	return conn, l, nil
+}
+
+// connectOnce is one connection and one login. The login is returned when it failed,
+// too.
+func connectOnce(ctx context.Context, cfg *Config, discovery bool) (net.Conn, *login, error) {
 	d := wire.Dialer{Portal: cfg.Portal, Source: cfg.Source, Dial: cfg.Dial, Timeout: cfg.ConnectTimeout, Unacknowledged: cfg.PathTimeout}
 	conn, err := d.Connect(ctx)
 	if err != nil {
@@ -65,7 +86,8 @@ func connect(ctx context.Context, cfg *Config, discovery bool) (net.Conn, *login
 	err = wire.Blocking(ctx, conn, cfg.LoginTimeout, func() error { return l.run(conn) })
 	if err != nil {
 		_ = conn.Close()
-		return nil, nil, fmt.Errorf("login: %w", err)
+		l.stumbled = l.chap != nil && !l.chap.Challenged()
+		return nil, l, fmt.Errorf("login: %w", err)
 	}
 	return conn, l, nil
 }

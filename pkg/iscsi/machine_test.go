@@ -230,13 +230,14 @@ func TestSenseOfAnyLengthIsTaken(t *testing.T) {
 	full := scsi.Sense{Key: scsi.KeyMedium, ASC: 0x11}.AppendFixed(nil)
 	for name, data := range map[string][]byte{"none": nil, "one byte": {0}, "empty": {0, 18}, "cut": append([]byte{0, 96}, full...),
 		"with data behind": append(append([]byte{0, 18}, full...), "response data"...)} {
-		for code := range []byte{0x70, 0x71, 0x72, 0x73, 0x00} {
+		for _, code := range []byte{0x70, 0x71, 0x72, 0x73, 0x00} {
 			r := newRig(t, defaultParams())
 			c := read(0, 512)
 			r.submit(c)
 			r.take()
 			if len(data) > 2 {
-				data[2] = byte(code)
+				data[2] = code
+				data[3] = []byte{0, scsi.KeyMedium}[code>>1&1] // where descriptor sense has the key
 			}
 			r.mustFeed(r.wire(&pdu.SCSIResponse{ITT: c.Tag, Status: scsi.StatusCheckCondition, Window: r.window(true)}, data))
 			if len(r.sink[0].done) != 1 || c.Verdict.Class == blk.Good {

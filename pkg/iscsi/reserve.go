@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
 )
@@ -48,7 +49,9 @@ func (q *query) keys() ([]uint64, error) {
 // it does not know the command.
 //
 // A registration is asked to survive a loss of power (APTPL) first, and made
-// without that where it is refused. Where PREEMPT AND ABORT is (tgt), it is PREEMPT,
+// without that where it is refused. LIO without the directory that it keeps them in
+// answers every registration with an error (02/08/00), and does it all the same: what
+// counts is whether the key is there afterwards. Where PREEMPT AND ABORT is (tgt), it is PREEMPT,
 // which refuses what comes, and then LOGICAL UNIT RESET, which ends what has come.
 func (s *Session) Reserve(ctx context.Context, lun scsi.LUN, action byte, kind scsi.ReserveType, key, other uint64) error {
 	q := &query{s: s, ctx: ctx, lun: lun}
@@ -56,6 +59,9 @@ func (s *Session) Reserve(ctx context.Context, lun scsi.LUN, action byte, kind s
 	err := q.reserve(action, kind, key, other, registers && other != 0)
 	if err != nil && registers && other != 0 && s.Err() == nil && ctx.Err() == nil && !errors.Is(err, scsi.ErrConflict) {
 		err = q.reserve(action, kind, key, other, false)
+	}
+	if err != nil && registers && s.Err() == nil && !errors.Is(err, errRefused) && !errors.Is(err, scsi.ErrConflict) && q.took(key, other) {
+		err = nil
 	}
 	if errors.Is(err, errRefused) && action == scsi.ActionPreemptAbort {
 		if err = q.reserve(scsi.ActionPreempt, kind, key, other, false); err == nil {
@@ -66,6 +72,16 @@ func (s *Session) Reserve(ctx context.Context, lun scsi.LUN, action byte, kind s
 		err = fmt.Errorf("%w: %w", scsi.ErrNoReservations, err)
 	}
 	return s.cfg.wrap(err)
+}
+
+// took reports whether a registration that was answered with an error was made, or, for
+// no new key, taken back.
+func (q *query) took(key, other uint64) bool {
+	keys, err := q.keys()
+	if other == 0 {
+		return err == nil && !slices.Contains(keys, key)
+	}
+	return err == nil && slices.Contains(keys, other)
 }
 
 func (q *query) reserve(action byte, kind scsi.ReserveType, key, other uint64, persist bool) error {

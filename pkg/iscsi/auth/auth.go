@@ -1,11 +1,10 @@
 // Package auth is CHAP (RFC 7143 12.1.3, RFC 1994) for both ends of an iSCSI
-// login: with MD5, one-way and mutual.
+// login: with MD5, SHA-1, SHA-256 and SHA3-256, one-way and mutual.
 //
 // Both ends are state machines over text keys: no socket, no clock.
 package auth
 
 import (
-	"crypto/md5" //nolint:gosec // CHAP_A=5 is what every target speaks (RFC 7143 12.1.3)
 	"crypto/subtle"
 	"errors"
 	"fmt"
@@ -23,6 +22,9 @@ type Credentials struct {
 	Secret       Secret
 	MutualUser   string
 	MutualSecret Secret
+	// Algorithms are those to offer, or to take, in this order: open-iscsi's names
+	// SHA3-256, SHA256, SHA1 and MD5 with commas between; "" is all of them.
+	Algorithms string
 }
 
 // Enabled reports whether CHAP is to be used at all.
@@ -31,11 +33,27 @@ func (c *Credentials) Enabled() bool { return c.User != "" || c.Secret != "" || 
 // Mutual reports whether the target must prove itself too.
 func (c *Credentials) Mutual() bool { return c.MutualUser != "" || c.MutualSecret != "" }
 
+// Fallback are the same credentials for a target that cannot read a list, as LIO before
+// Linux 3.15: MD5 alone. ok is false where that is what was tried, or not
+// allowed.
+func (c *Credentials) Fallback() (alone Credentials, ok bool) {
+	list, err := parseAlgorithms(c.Algorithms)
+	if err != nil || len(list) < 2 || numbered(list, algMD5) == nil {
+		return alone, false
+	}
+	alone = *c
+	alone.Algorithms = MD5
+	return alone, true
+}
+
 // Check refuses credentials that cannot work or would not protect. The errors
 // name the part, never its content (I10).
 func (c *Credentials) Check() error {
 	if !c.Enabled() {
 		return nil
+	}
+	if _, err := parseAlgorithms(c.Algorithms); err != nil {
+		return err
 	}
 	if err := checkPart("CHAP", c.User, c.Secret); err != nil {
 		return err
@@ -64,16 +82,6 @@ func checkPart(what, user string, s Secret) error {
 		return fmt.Errorf("%s secret is longer than %d bytes", what, MaxSecret)
 	}
 	return nil
-}
-
-// Response is the CHAP response with MD5 (RFC 1994 4.1): the hash of
-// identifier, secret and challenge.
-func Response(id byte, s Secret, challenge []byte) [responseLen]byte {
-	h := md5.New() //nolint:gosec // see the import
-	_, _ = h.Write([]byte{id})
-	_, _ = h.Write([]byte(s))
-	_, _ = h.Write(challenge)
-	return [responseLen]byte(h.Sum(nil))
 }
 
 // Nonces makes identifiers and challenges, and recognizes those it made lately.

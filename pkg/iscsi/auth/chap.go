@@ -54,7 +54,7 @@ func readChallenge(keys pdu.Keys) (c challenge, err error) {
 }
 
 // verify checks CHAP_N and CHAP_R against what user would answer to c.
-func verify(keys pdu.Keys, user string, secret Secret, c challenge) error {
+func (a *algorithm) verify(keys pdu.Keys, user string, secret Secret, c challenge) error {
 	name, ok := keys.Get("CHAP_N")
 	if !ok {
 		return protocolf("no CHAP_N")
@@ -67,11 +67,11 @@ func verify(keys pdu.Keys, user string, secret Secret, c challenge) error {
 	if err != nil {
 		return protocolf("CHAP_R: %v", err)
 	}
-	if len(got) != responseLen {
-		return protocolf("CHAP_R has %d bytes, MD5 makes %d", len(got), responseLen)
+	want := a.response(c.id, secret, c.value)
+	if len(got) != len(want) {
+		return protocolf("CHAP_R has %d bytes, %s makes %d", len(got), a.name, len(want))
 	}
-	want := Response(c.id, secret, c.value)
-	if subtle.ConstantTimeCompare(got, want[:]) != 1 {
+	if subtle.ConstantTimeCompare(got, want) != 1 {
 		return ErrWrongResponse
 	}
 	if subtle.ConstantTimeCompare([]byte(name), []byte(user)) != 1 {
@@ -80,9 +80,9 @@ func verify(keys pdu.Keys, user string, secret Secret, c challenge) error {
 	return nil
 }
 
-func answer(user string, secret Secret, c challenge) pdu.Keys {
-	r := Response(c.id, secret, c.value)
-	return pdu.Keys{{Key: "CHAP_N", Value: user}, {Key: "CHAP_R", Value: pdu.FormatBinary(r[:])}}
+func (a *algorithm) answer(user string, secret Secret, c challenge) pdu.Keys {
+	r := a.response(c.id, secret, c.value)
+	return pdu.Keys{{Key: "CHAP_N", Value: user}, {Key: "CHAP_R", Value: pdu.FormatBinary(r)}}
 }
 
 func ask(c challenge) pdu.Keys {
@@ -94,16 +94,21 @@ type Initiator struct {
 	cred   *Credentials
 	nonces *Nonces
 	step   int
+	offers []*algorithm
+	agreed *algorithm // for both directions
 	ours   challenge
 }
 
 // NewInitiator starts an exchange; cred must pass Check.
 func NewInitiator(cred *Credentials, nonces *Nonces) *Initiator {
-	return &Initiator{cred: cred, nonces: nonces}
+	return &Initiator{cred: cred, nonces: nonces, offers: cred.algorithms()}
 }
 
 // Start returns the keys of the first leg after AuthMethod=CHAP was agreed.
-func (i *Initiator) Start() pdu.Keys { return pdu.Keys{{Key: "CHAP_A", Value: algMD5}} }
+func (i *Initiator) Start() pdu.Keys { return pdu.Keys{{Key: "CHAP_A", Value: offer(i.offers)}} }
+
+// Challenged reports whether the target has answered the offer.
+func (i *Initiator) Challenged() bool { return i.agreed != nil }
 
 // Step takes the target's keys and returns those to send next. done says that
 // nothing is left to send or check; an error ends the login.
@@ -120,8 +125,9 @@ func (i *Initiator) Step(keys pdu.Keys) (reply pdu.Keys, done bool, err error) {
 }
 
 func (i *Initiator) respond(keys pdu.Keys) (pdu.Keys, error) {
-	if a, ok := keys.Get("CHAP_A"); !ok || a != algMD5 {
-		return nil, protocolf("CHAP_A is %q, offered %s (MD5) only", clip(a), algMD5)
+	number, _ := keys.Get("CHAP_A")
+	if i.agreed = numbered(i.offers, number); i.agreed == nil {
+		return nil, protocolf("CHAP_A is %q, offered was %s", clip(number), offer(i.offers))
 	}
 	c, err := readChallenge(keys)
 	if err != nil {
@@ -130,7 +136,7 @@ func (i *Initiator) respond(keys pdu.Keys) (pdu.Keys, error) {
 	if i.nonces.Mine(c.value) {
 		return nil, ErrReflected
 	}
-	reply := answer(i.cred.User, i.cred.Secret, c)
+	reply := i.agreed.answer(i.cred.User, i.cred.Secret, c)
 	if !i.cred.Mutual() {
 		return reply, nil
 	}
@@ -141,7 +147,7 @@ func (i *Initiator) respond(keys pdu.Keys) (pdu.Keys, error) {
 }
 
 func (i *Initiator) check(keys pdu.Keys) error {
-	if err := verify(keys, i.cred.MutualUser, i.cred.MutualSecret, i.ours); err != nil {
+	if err := i.agreed.verify(keys, i.cred.MutualUser, i.cred.MutualSecret, i.ours); err != nil {
 		return fmt.Errorf("target's proof: %w", err)
 	}
 	return nil
@@ -152,12 +158,14 @@ type Target struct {
 	cred   *Credentials
 	nonces *Nonces
 	step   int
+	takes  []*algorithm
+	agreed *algorithm // for both directions
 	ours   challenge
 }
 
 // NewTarget starts an exchange; cred must pass Check.
 func NewTarget(cred *Credentials, nonces *Nonces) *Target {
-	return &Target{cred: cred, nonces: nonces}
+	return &Target{cred: cred, nonces: nonces, takes: cred.algorithms()}
 }
 
 // Step takes the initiator's keys and returns those to send back. done says
@@ -176,18 +184,18 @@ func (t *Target) Step(keys pdu.Keys) (reply pdu.Keys, done bool, err error) {
 }
 
 func (t *Target) challenge(keys pdu.Keys) (reply pdu.Keys, err error) {
-	list, ok := keys.Get("CHAP_A")
-	if !ok || !offers(list, algMD5) {
-		return nil, protocolf("CHAP_A %q does not offer %s (MD5)", clip(list), algMD5)
+	list, _ := keys.Get("CHAP_A")
+	if t.agreed = t.pick(list); t.agreed == nil {
+		return nil, protocolf("CHAP_A %q offers none of %s", clip(list), offer(t.takes))
 	}
 	if t.ours.id, t.ours.value, err = t.nonces.New(); err != nil {
 		return nil, err
 	}
-	return append(pdu.Keys{{Key: "CHAP_A", Value: algMD5}}, ask(t.ours)...), nil
+	return append(pdu.Keys{{Key: "CHAP_A", Value: t.agreed.number}}, ask(t.ours)...), nil
 }
 
 func (t *Target) verify(keys pdu.Keys) (pdu.Keys, error) {
-	if err := verify(keys, t.cred.User, t.cred.Secret, t.ours); err != nil {
+	if err := t.agreed.verify(keys, t.cred.User, t.cred.Secret, t.ours); err != nil {
 		return nil, err
 	}
 	if _, asked := keys.Get("CHAP_I"); !asked {
@@ -203,17 +211,17 @@ func (t *Target) verify(keys pdu.Keys) (pdu.Keys, error) {
 	if t.nonces.Mine(c.value) {
 		return nil, ErrReflected
 	}
-	return answer(t.cred.MutualUser, t.cred.MutualSecret, c), nil
+	return t.agreed.answer(t.cred.MutualUser, t.cred.MutualSecret, c), nil
 }
 
-// offers reports whether a comma list has exactly the item: "56" is no "5".
-func offers(list, item string) bool {
-	for s := range strings.SplitSeq(list, ",") {
-		if s == item {
-			return true
+// pick is the first of a comma list that the target takes: "56" is no "5".
+func (t *Target) pick(list string) *algorithm {
+	for number := range strings.SplitSeq(list, ",") {
+		if a := numbered(t.takes, number); a != nil {
+			return a
 		}
 	}
-	return false
+	return nil
 }
 
 func clip(s string) string { return s[:min(len(s), 40)] }

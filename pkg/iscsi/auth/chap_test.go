@@ -70,7 +70,7 @@ func TestTheKnownVectorOfMD5(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := Response(0xdc, "hashcat", c); fmt.Sprintf("%x", r) != "aa4aaa1d52319525023c06a4873f4c51" {
+	if r := numbered(algorithms, "5").response(0xdc, "hashcat", c); fmt.Sprintf("%x", r) != "aa4aaa1d52319525023c06a4873f4c51" {
 		t.Fatalf("%x", r)
 	}
 }
@@ -82,7 +82,7 @@ func TestAReflectedChallengeIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	i := NewInitiator(&mutual, &shared)
-	if _, _, err := i.Step(append(i.Start(), ask(challenge{id, value})...)); !errors.Is(err, ErrReflected) {
+	if _, _, err := i.Step(append(pdu.Keys{{Key: "CHAP_A", Value: "7"}}, ask(challenge{id, value})...)); !errors.Is(err, ErrReflected) {
 		t.Errorf("initiator: %v", err)
 	}
 	tgt := NewTarget(&mutual, &shared)
@@ -91,7 +91,7 @@ func TestAReflectedChallengeIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, _ := readChallenge(keys)
-	back := append(answer(mutual.User, mutual.Secret, c), ask(c)...)
+	back := append(tgt.agreed.answer(mutual.User, mutual.Secret, c), ask(c)...)
 	if _, _, err := tgt.Step(back); !errors.Is(err, ErrReflected) {
 		t.Errorf("target: %v", err)
 	}
@@ -115,7 +115,7 @@ func TestValuesOutOfRangeFailLocally(t *testing.T) {
 			t.Errorf("%.80v: %v", keys, err)
 		}
 	}
-	for _, keys := range []pdu.Keys{nil, good[:1], good[:2], good[1:], set("CHAP_A", "56"), set("CHAP_A", ""), set("CHAP_A", "7"),
+	for _, keys := range []pdu.Keys{nil, good[:1], good[:2], good[1:], set("CHAP_A", "56"), set("CHAP_A", ""), set("CHAP_A", "4"),
 		set("CHAP_A", "5,5"), set("CHAP_I", "256"), set("CHAP_I", "-1"), set("CHAP_C", "0x"), set("CHAP_C", "0x"+strings.Repeat("ab", 1025))} {
 		if _, _, err := NewInitiator(&c, &n).Step(keys); !errors.Is(err, ErrProtocol) {
 			t.Errorf("%.80v: %v", keys, err)
@@ -123,7 +123,7 @@ func TestValuesOutOfRangeFailLocally(t *testing.T) {
 	}
 	for _, r := range []string{"0x00", "0x" + strings.Repeat("00", 20), "nonsense", "0bAAAA"} {
 		tgt := NewTarget(&c, &n)
-		if _, _, err := tgt.Step(pdu.Keys{{Key: "CHAP_A", Value: "7,5"}}); err != nil {
+		if _, _, err := tgt.Step(pdu.Keys{{Key: "CHAP_A", Value: "5"}}); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := tgt.Step(pdu.Keys{{Key: "CHAP_N", Value: "u"}, {Key: "CHAP_R", Value: r}}); !errors.Is(err, ErrProtocol) {
@@ -180,4 +180,51 @@ func FuzzInitiator(f *testing.F) {
 			}
 		}
 	})
+}
+
+// and the lists of IANA: each algorithm proves both sides, the target takes
+// the first of the list that it has, and a response of another length is refused.
+func TestA01TheFirstAlgorithmThatBothHaveIsUsed(t *testing.T) {
+	for _, c := range []struct{ offered, taken, want string }{
+		{"", "", "8"}, {"MD5", "", "5"}, {"", "md5", "5"}, {"SHA1,SHA256", "SHA256,SHA1", "6"}, {"SHA256", "", "7"}, {"MD5,SHA3-256", "SHA3-256,MD5", "5"},
+	} {
+		ours, theirs := mutual, mutual
+		ours.Algorithms, theirs.Algorithms = c.offered, c.taken
+		if err := errors.Join(ours.Check(), theirs.Check()); err != nil {
+			t.Fatal(err)
+		}
+		var a, b Nonces
+		i, target := NewInitiator(&ours, &a), NewTarget(&theirs, &b)
+		ierr, terr, idone, tdone := exchange(i, target)
+		if ierr != nil || terr != nil || !idone || !tdone || i.agreed.number != c.want {
+			t.Errorf("%+v: %v %v %v", c, ierr, terr, i.agreed)
+		}
+	}
+	ours, theirs := mutual, mutual
+	ours.Algorithms, theirs.Algorithms = "SHA1", "SHA256"
+	var a, b Nonces
+	if _, terr, _, _ := exchange(NewInitiator(&ours, &a), NewTarget(&theirs, &b)); !errors.Is(terr, ErrProtocol) {
+		t.Errorf("nothing in common: %v", terr)
+	}
+	for _, bad := range []string{"MD4", "MD5,MD5", "MD5,", ",", "SHA512"} {
+		c := mutual
+		c.Algorithms = bad
+		if err := c.Check(); err == nil {
+			t.Errorf("algorithms %q are taken", bad)
+		}
+	}
+}
+
+// The digests of "abc" as FIPS 180-4 and 202 have them: identifier 'a', secret "b",
+// challenge "c".
+func TestEachAlgorithmIsTheHashOfItsStandard(t *testing.T) {
+	for number, want := range map[string]string{
+		"5": "900150983cd24fb0d6963f7d28e17f72", "6": "a9993e364706816aba3e25717850c26c9cd0d89d",
+		"7": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+		"8": "3a985da74fe225b2045c172d6bd390bd855f086e3e9d525b46bfe24511431532",
+	} {
+		if got := fmt.Sprintf("%x", numbered(algorithms, number).response('a', "b", []byte("c"))); got != want {
+			t.Errorf("CHAP_A=%s: %s", number, got)
+		}
+	}
 }

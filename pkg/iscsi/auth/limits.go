@@ -11,8 +11,6 @@ const (
 	MaxSecret = 255
 	// MaxUser is the longest CHAP_N taken, bytes.
 	MaxUser = 255
-	// responseLen is the length of an MD5 response, bytes (RFC 1994 4.1).
-	responseLen = 16
 	// algMD5 is CHAP_A for MD5 (RFC 7143 12.1.3).
 	algMD5 = "5"
 )

@@ -95,6 +95,8 @@ func (h *holder) write(block int, v byte) blk.Status {
 // before lands once the next one has opened the volume.
 func TestAReservationTakesAVolumeFromItsNode(t *testing.T) {
 	kmsg.Watch(t, keptOut)
+	// LIO keeps registrations through a loss of power there (APTPL), if it is there.
+	rig.Must(t, os.MkdirAll("/var/target/pr", 0o700))
 	x, err := kindLIO.open()
 	rig.Must(t, err)
 	s := &server{x, t, kindLIO}
