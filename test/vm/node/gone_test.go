@@ -17,7 +17,7 @@ import (
 )
 
 // givenUp is what the kernel says of a file system whose device fails.
-var givenUp = regexp.MustCompile(`I/O error|lost (async|sync)? ?page write|EXT4-fs|JBD2|Aborting journal|nbd\d+: Other side returned error`)
+var givenUp = regexp.MustCompile(`I/O error|lost (async|sync)? ?page write|EXT4-fs|JBD2|Aborting journal|nbd\d+: Other side returned error|nbd\d+: not configured, cannot reconfigure`)
 
 // The storage is gone for good, with dirty pages on the node: unstaging says so in
 // time, and ends when an operator gives the volume up, also in the next process.

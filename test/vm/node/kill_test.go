@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -37,6 +38,7 @@ func killedAtEachPoint(t *testing.T, kind string) {
 		if slices.Contains(notOf[kind], point) {
 			continue
 		}
+		debug.FreeOSMemory() // the volume before was in this process's memory
 		t.Run(point, func(t *testing.T) {
 			kmsg.Watch(t, kmsg.ServerLost, kmsg.ServerSlow)
 			t.Setenv(faultpoint.Env, point)
