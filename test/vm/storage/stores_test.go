@@ -13,6 +13,7 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/agent/store/storetest"
 	"github.com/csi-mpath/csi-mpath/pkg/backend"
 	"github.com/csi-mpath/csi-mpath/pkg/durable"
+	"github.com/csi-mpath/csi-mpath/pkg/faultpoint"
 	"github.com/csi-mpath/csi-mpath/test/vm/kmsg"
 	"github.com/csi-mpath/csi-mpath/test/vm/rig"
 )
@@ -146,7 +147,14 @@ func TestAFullDirectoryLeavesNothingBehind(t *testing.T) {
 	rig.Must(t, err)
 	before := files(t, dir)
 	spec := store.Spec{Name: "v-1", Size: u.Available, Labels: storetest.Labels(1)}
-	for ; ; spec.Size -= mib { // the file system wants some for itself
+	// Somebody else takes some after the store has looked.
+	others := filepath.Dir(dir) + "/meanwhile"
+	defer faultpoint.Set(func(name string) {
+		if _, err := os.Stat(others); err != nil && name == "directory.create.recorded" {
+			rig.Sh(t, "dd if=/dev/zero of="+others+" bs=1M count=3 conv=fsync status=none")
+		}
+	})()
+	for ; ; spec.Size -= mib {
 		if _, err = s.Create(t.Context(), spec); err == nil {
 			break
 		}
