@@ -20,6 +20,7 @@ var (
 	ErrFenced      = errors.New("node is fenced")
 	ErrDenied      = errors.New("access denied")
 	ErrUnavailable = errors.New("storage cannot be reached")
+	ErrNoPool      = errors.New("pool is not configured") // any more: what is in it is not gone
 )
 
 // InUse is ErrInUse with who uses it.

@@ -36,6 +36,7 @@ var codeOf = []struct {
 	{backend.ErrUnsupported, codes.Unimplemented},
 	{backend.ErrDenied, codes.PermissionDenied},
 	{backend.ErrUnavailable, codes.Unavailable},
+	{backend.ErrNoPool, codes.FailedPrecondition}, // until it is configured
 	{volume.ErrInvalid, codes.InvalidArgument},
 	{volume.ErrNotFound, codes.NotFound},
 	{volume.ErrConflict, codes.AlreadyExists},

@@ -153,6 +153,7 @@ const (
 	ErrorDetail_FENCED      ErrorDetail_Kind = 10
 	ErrorDetail_DENIED      ErrorDetail_Kind = 11
 	ErrorDetail_UNAVAILABLE ErrorDetail_Kind = 12
+	ErrorDetail_NO_POOL     ErrorDetail_Kind = 13
 )
 
 // Enum value maps for ErrorDetail_Kind.
@@ -171,6 +172,7 @@ var (
 		10: "FENCED",
 		11: "DENIED",
 		12: "UNAVAILABLE",
+		13: "NO_POOL",
 	}
 	ErrorDetail_Kind_value = map[string]int32{
 		"UNSPECIFIED": 0,
@@ -186,6 +188,7 @@ var (
 		"FENCED":      10,
 		"DENIED":      11,
 		"UNAVAILABLE": 12,
+		"NO_POOL":     13,
 	}
 )
 
@@ -3015,12 +3018,12 @@ var File_csimpath_agent_v1_agent_proto protoreflect.FileDescriptor
 
 const file_csimpath_agent_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x1dcsimpath/agent/v1/agent.proto\x12\x11csimpath.agent.v1\"\xbc\x02\n" +
+	"\x1dcsimpath/agent/v1/agent.proto\x12\x11csimpath.agent.v1\"\xc9\x02\n" +
 	"\vErrorDetail\x127\n" +
 	"\x04kind\x18\x01 \x01(\x0e2#.csimpath.agent.v1.ErrorDetail.KindR\x04kind\x12\x16\n" +
 	"\x06object\x18\x02 \x01(\tR\x06object\x12\x12\n" +
 	"\x04node\x18\x03 \x01(\tR\x04node\x12\x10\n" +
-	"\x03why\x18\x04 \x01(\tR\x03why\"\xb5\x01\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"\xc2\x01\n" +
 	"\x04Kind\x12\x0f\n" +
 	"\vUNSPECIFIED\x10\x00\x12\r\n" +
 	"\tNOT_FOUND\x10\x01\x12\f\n" +
@@ -3038,7 +3041,8 @@ const file_csimpath_agent_v1_agent_proto_rawDesc = "" +
 	"\x12\n" +
 	"\n" +
 	"\x06DENIED\x10\v\x12\x0f\n" +
-	"\vUNAVAILABLE\x10\f\"0\n" +
+	"\vUNAVAILABLE\x10\f\x12\v\n" +
+	"\aNO_POOL\x10\r\"0\n" +
 	"\x02ID\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x16\n" +
 	"\x06object\x18\x02 \x01(\tR\x06object\"6\n" +

@@ -30,6 +30,7 @@ var kinds = []struct {
 	{backend.ErrFenced, ErrorDetail_FENCED, codes.FailedPrecondition},
 	{backend.ErrDenied, ErrorDetail_DENIED, codes.PermissionDenied},
 	{backend.ErrUnavailable, ErrorDetail_UNAVAILABLE, codes.Unavailable},
+	{backend.ErrNoPool, ErrorDetail_NO_POOL, codes.FailedPrecondition},
 }
 
 // Status is an error as a gRPC status, with what FromStatus needs to make it

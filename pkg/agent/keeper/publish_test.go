@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -293,6 +294,34 @@ func TestAPoolThatIsNotConfiguredAnyMoreDoesNotCountAsRevoked(t *testing.T) {
 	} {
 		if !errors.Is(err, backend.ErrUnavailable) {
 			t.Errorf("%s: %v, want ErrUnavailable", what, err)
+		}
+	}
+}
+
+func TestWhatAPoolHasThatIsNotConfiguredAnyMoreIsNotTakenForRemoved(t *testing.T) {
+	r := newRig(t, true)
+	v := r.create("v")
+	s, err := r.b.CreateSnapshot(t.Context(), backend.CreateSnapshot{Name: "s", Of: v.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := r.k.pools[v.ID.Pool]
+	delete(r.k.pools, v.ID.Pool)
+	for what, err := range map[string]error{
+		"DeleteVolume":   r.b.DeleteVolume(t.Context(), v.ID),
+		"DeleteSnapshot": r.b.DeleteSnapshot(t.Context(), s.ID),
+	} {
+		if !errors.Is(err, backend.ErrNoPool) || !strings.Contains(err.Error(), v.ID.Pool) {
+			t.Errorf("%s: %v, want ErrNoPool that names the pool", what, err)
+		}
+	}
+	if err := r.b.DeleteVolume(t.Context(), backend.ID{Pool: v.ID.Pool, Object: "nobodys"}); err != nil {
+		t.Errorf("what we cannot have made: %v", err)
+	}
+	r.k.pools[v.ID.Pool] = was
+	for _, err := range []error{r.b.DeleteSnapshot(t.Context(), s.ID), r.b.DeleteVolume(t.Context(), v.ID)} {
+		if err != nil {
+			t.Errorf("with the pool again: %v", err)
 		}
 	}
 }

@@ -249,12 +249,15 @@ func (v *view) DeleteVolume(ctx context.Context, id backend.ID) error {
 }
 
 // forRemoval locks what is to be removed; no pool: there cannot be such a thing.
+// What a pool has that is not configured any more would count as removed, and keep
+// its space for ever.
 func (v *view) forRemoval(ctx context.Context, what string, id backend.ID) (p *pool, unlock func(), err error) {
-	if p, err = v.k.pool(ctx, what, id); err != nil {
+	p, err = v.k.pool(ctx, what, id)
+	if ifThere(err) != nil || !ours(what, id.Object) {
 		return nil, nil, ifThere(err)
 	}
-	if !ours(what, id.Object) {
-		return nil, nil, nil
+	if p == nil {
+		return nil, nil, fmt.Errorf("%s %s: %w: %s: configure it again, or remove by hand what it has and then the object that asks for this", what, id, backend.ErrNoPool, id.Pool)
 	}
 	unlock, err = v.k.locks.verb(ctx, what+" "+id.String(), id.Object)
 	return p, unlock, err

@@ -14,7 +14,7 @@ import (
 
 // kinds are the errors that the model and a backend must agree on.
 var kinds = []error{backend.ErrNotFound, backend.ErrConflict, backend.ErrInUse, backend.ErrNoSpace, backend.ErrRange, backend.ErrBusy,
-	backend.ErrInvalid, backend.ErrToken, backend.ErrUnsupported, backend.ErrFenced, backend.ErrDenied, backend.ErrUnavailable}
+	backend.ErrInvalid, backend.ErrToken, backend.ErrUnsupported, backend.ErrFenced, backend.ErrDenied, backend.ErrUnavailable, backend.ErrNoPool}
 
 // walk is a random sequence of calls, and what the model says of them.
 type walk struct {
