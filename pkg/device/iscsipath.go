@@ -97,6 +97,15 @@ func (p *iscsiPath) sessionConfig() iscsi.Config {
 	return cfg
 }
 
+// relogin implements path.
+func (p *iscsiPath) relogin(l login) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := &p.login
+	c.Source, c.PathTimeout, c.CommandTimeout = l.source, l.pathTimeout, l.commandTimeout
+	c.ConnectTimeout, c.LoginTimeout = dialTime(l.pathTimeout), dialTime(l.pathTimeout)
+}
+
 // inherit takes over where a dead process's session was.
 func (p *iscsiPath) inherit() {
 	var elsewhere time.Duration

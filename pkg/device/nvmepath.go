@@ -86,6 +86,16 @@ func (p *nvmePath) config() nvmetcp.Config {
 	return cfg
 }
 
+// relogin implements path. The keep alive timeout of the controller in use stays the
+// one that its fence is counted with (I3).
+func (p *nvmePath) relogin(l login) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := &p.controller
+	c.Source, c.PathTimeout, c.CommandTimeout, c.KeepAlive = l.source, l.pathTimeout, l.commandTimeout, l.keepAlive
+	c.ConnectTimeout, c.LoginTimeout = dialTime(l.pathTimeout), dialTime(l.pathTimeout)
+}
+
 // arrived notes how long the controller may outlive its connections, for the
 // process after this one too, before it carries anything, and identifies the
 // namespace.

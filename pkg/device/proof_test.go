@@ -3,6 +3,7 @@ package device
 import (
 	"context"
 	"net"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
 	"github.com/csi-mpath/csi-mpath/pkg/iscsi"
+	"github.com/csi-mpath/csi-mpath/pkg/nvmetcp"
 	"github.com/csi-mpath/csi-mpath/pkg/poll"
 	"github.com/csi-mpath/csi-mpath/pkg/scsi"
 	"github.com/csi-mpath/csi-mpath/pkg/target"
@@ -104,4 +106,33 @@ func TestPollingChangedDuringALoginIsThatSessionsToo(t *testing.T) {
 	}
 	q.Abort(nil)
 	<-sink.gone
+}
+
+func TestChangedTimeoutsCountFromTheNextLogin(t *testing.T) {
+	change := login{source: "127.0.0.2", pathTimeout: 20 * time.Second, commandTimeout: 40 * time.Second, keepAlive: 7 * time.Second}
+	i, n := &iscsiPath{}, &nvmePath{}
+	i.relogin(change)
+	n.relogin(change)
+	was := iscsi.Config{Source: "127.0.0.2", PathTimeout: 20 * time.Second, CommandTimeout: 40 * time.Second,
+		ConnectTimeout: 20 * time.Second, LoginTimeout: 20 * time.Second}
+	if got := i.sessionConfig(); !reflect.DeepEqual(got, was) {
+		t.Errorf("iSCSI: got %+v, want %+v", got, was)
+	}
+	want := nvmetcp.Config{Source: was.Source, PathTimeout: was.PathTimeout, CommandTimeout: was.CommandTimeout,
+		ConnectTimeout: was.ConnectTimeout, LoginTimeout: was.LoginTimeout, KeepAlive: 7 * time.Second}
+	if got := n.config(); !reflect.DeepEqual(got, want) {
+		t.Errorf("NVMe: got %+v, want %+v", got, want)
+	}
+}
+
+// A controller lives as long as its own keep alive timeout says (I3).
+func TestAChangedKeepAliveTimeoutShortensNoFence(t *testing.T) {
+	p := &nvmePath{controller: nvmetcp.Config{KeepAlive: 30 * time.Second}}
+	if err := p.note(p.controller.FenceBound(), "a:1"); err != nil {
+		t.Fatal(err)
+	}
+	was := p.FenceBound()
+	if p.relogin(login{keepAlive: time.Second}); p.FenceBound() != was || was < time.Minute {
+		t.Errorf("the fence is %v, was %v", p.FenceBound(), was)
+	}
 }

@@ -35,6 +35,9 @@ type path interface {
 	setPolling(poll.Polling)
 	// renew changes the secrets of logins to come.
 	renew(Protocol) error
+	// relogin changes what logins to come are made with; the session in use keeps
+	// what it has.
+	relogin(login)
 }
 
 // session is what a path brings up: an iSCSI session or an NVMe controller.
@@ -82,7 +85,15 @@ func (d *Device) source(i int) string {
 }
 
 // dialTime bounds one TCP connect, and one login.
-func (c *Config) dialTime() time.Duration { return max(c.PathTimeout, loginMin) }
+func (c *Config) dialTime() time.Duration { return dialTime(c.PathTimeout) }
+
+func dialTime(pathTimeout time.Duration) time.Duration { return max(pathTimeout, loginMin) }
+
+// login are the tunables that a path takes from its login to its end.
+type login struct {
+	source                                 string
+	pathTimeout, commandTimeout, keepAlive time.Duration
+}
 
 // Name implements datapath.Transport.
 func (w *way) Name() string { return w.portal }

@@ -1,6 +1,7 @@
 package device
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/csi-mpath/csi-mpath/pkg/datapath"
@@ -18,17 +19,27 @@ func (c *Config) Use(s tunable.Settings) {
 	c.Sources = s.SourceAddresses
 }
 
-// Apply changes those tunables that count for a volume at work: the path
-// selector, merge deadline, polling, noPathTimeout and failback. The others count
-// when the volume is opened next.
+// Apply changes those tunables that count for a volume at work. At once: the path
+// selector, merge deadline, polling, noPathTimeout and failback. With each path's
+// next login: pathTimeout, commandTimeout, keepAliveTimeout and sourceAddresses; no
+// path that works is taken down for them. The others count when the volume is opened
+// next.
 func (d *Device) Apply(s tunable.Settings) error {
 	sel, err := pathsel.ByName(s.PathSelector)
 	if err != nil {
 		return err
 	}
+	if len(s.SourceAddresses) > len(d.paths) {
+		return fmt.Errorf("volume %s: sourceAddresses: %d for %d portals", d.cfg.Name, len(s.SourceAddresses), len(d.paths))
+	}
 	d.dp.SetSelector(sel)
-	for _, path := range d.paths {
+	for i, path := range d.paths {
 		path.setPolling(polling(s.Polling))
+		l := login{pathTimeout: s.PathTimeout, commandTimeout: s.CommandTimeout, keepAlive: s.KeepAliveTimeout}
+		if i < len(s.SourceAddresses) {
+			l.source = s.SourceAddresses[i]
+		}
+		path.relogin(l)
 	}
 	d.dp.SetFailback(failback(s.Failback))
 	d.dp.SetNoPathTimeout(noPathTimeout(s.NoPathTimeout))
