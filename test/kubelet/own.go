@@ -1,6 +1,8 @@
 package kubelet
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -26,8 +28,15 @@ type Own struct {
 func New(t testing.TB, dir, kind string) *Own {
 	t.Helper()
 	v := &Own{Volume: On(t, nil, dir, "vol", kind)}
-	var err error
-	v.Target, err = target.New(target.Config{Name: "iqn.2026-01.test:vol", LUNs: []target.LUN{{Number: 1, Store: target.NewRAM(uint64(Size))}}})
+	// A sparse file: memory of this size, copied when it grows, adds up over the
+	// volumes of one process until a small machine has none.
+	path := filepath.Join(dir, "disk")
+	v.must(os.WriteFile(path, nil, 0o600))
+	v.must(os.Truncate(path, Size))
+	store, err := target.OpenFile(path)
+	v.must(err)
+	t.Cleanup(func() { _ = store.Close() })
+	v.Target, err = target.New(target.Config{Name: "iqn.2026-01.test:vol", LUNs: []target.LUN{{Number: 1, Store: store}}})
 	v.must(err)
 	t.Cleanup(func() { _ = v.Target.Close() })
 	for range 2 {

@@ -100,8 +100,8 @@ func TestAReservationTakesAVolumeFromItsNode(t *testing.T) {
 	x, err := kindLIO.open()
 	rig.Must(t, err)
 	s := &server{x, t, kindLIO}
-	t.Cleanup(s.clean)
 	d := slow(t, held)
+	t.Cleanup(s.clean) // before the disk goes, which the target holds open
 	a, b := s.access(1, 1), s.access(2, 1)
 	s.ensure(d.v, a, b)
 	first := s.reserves(d.v, a, device.Config{})

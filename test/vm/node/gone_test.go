@@ -19,13 +19,17 @@ import (
 // givenUp is what the kernel says of a file system whose device fails.
 var givenUp = regexp.MustCompile(`I/O error|lost (async|sync)? ?page write|EXT4-fs|JBD2|Aborting journal|nbd\d+: Other side returned error|nbd\d+: not configured, cannot reconfigure`)
 
+// notBack is what the kernel says when the next process asks for the device once more
+// that was given up meanwhile.
+var notBack = regexp.MustCompile(`block nbd\d+: not configured, cannot reconfigure`)
+
 // The storage is gone for good, with dirty pages on the node: unstaging says so in
 // time, and ends when an operator gives the volume up, also in the next process.
 func TestAVolumeWhoseStorageIsGoneIsGivenUp(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		name := map[bool]string{false: "same process", true: "next process"}[restarted]
 		t.Run(name, func(t *testing.T) {
-			kmsg.Watch(t, kmsg.ServerLost, kmsg.ServerSlow, givenUp)
+			kmsg.Watch(t, kmsg.ServerLost, kmsg.ServerSlow, givenUp, notBack)
 			dir, err := os.MkdirTemp("", "nd")
 			rig.Must(t, err)
 			t.Cleanup(func() { _ = os.RemoveAll(dir) })

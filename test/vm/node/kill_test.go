@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/csi-mpath/csi-mpath/pkg/faultpoint"
+	"github.com/csi-mpath/csi-mpath/pkg/mount"
 	"github.com/csi-mpath/csi-mpath/pkg/volume"
 	"github.com/csi-mpath/csi-mpath/test/kubelet"
 	"github.com/csi-mpath/csi-mpath/test/vm/kmsg"
@@ -30,11 +31,21 @@ func TestACallIsFinishedWhereverTheNodePluginIsKilledAsABlockDevice(t *testing.T
 	killedAtEachPoint(t, kubelet.Raw)
 }
 
+// The same where a file system is made and mounted (I7): what was begun is finished.
+func TestAFormatIsFinishedWhereverTheNodePluginIsKilledWithExt4(t *testing.T) {
+	killedAt(t, "ext4", mount.Points)
+}
+func TestAFormatIsFinishedWhereverTheNodePluginIsKilledWithXFS(t *testing.T) {
+	killedAt(t, "xfs", mount.Points)
+}
+
 // notOf are points that a kind of volume does not come to.
 var notOf = map[string][]string{kubelet.Raw: {"volume.stage.mounted", "volume.unstage.unmounted"}}
 
-func killedAtEachPoint(t *testing.T, kind string) {
-	for _, point := range volume.Points {
+func killedAtEachPoint(t *testing.T, kind string) { killedAt(t, kind, volume.Points) }
+
+func killedAt(t *testing.T, kind string, points []string) {
+	for _, point := range points {
 		if slices.Contains(notOf[kind], point) {
 			continue
 		}
