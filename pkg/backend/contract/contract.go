@@ -48,6 +48,9 @@ type Subject struct {
 	// Attach logs in as a node would. Its Disk fails, within seconds, when the
 	// target refuses it. nil: the backend has no bytes.
 	Attach func(ctx context.Context, c backend.Connection, a backend.Auth) (Disk, error)
+	// Unenforced are transports whose exporter cannot keep a publication from writing
+	// that is for reading only: there it is up to the node.
+	Unenforced []backend.Transport
 	// Calls of the random sequence; 0 is 1500.
 	Calls int
 	// Within is the time for one check, however slow the machine; 0 is four minutes.

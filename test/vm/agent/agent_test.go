@@ -120,7 +120,7 @@ func links(t *testing.T) (all []string) {
 }
 
 func TestNodesDoNotNoticeThatTheAgentRestarts(t *testing.T) {
-	kmsg.Watch(t, keptOut)
+	kmsg.Watch(t, kmsg.KeptOut)
 	h, l := startAgent(t), newLoad()
 	v, c := h.publish(backend.ISCSI, "one")
 	w, d := h.publish(backend.NVMe, "two")
@@ -167,7 +167,7 @@ func (h *host) leave(v backend.Volume, c backend.Connection) {
 // A reboot forgets what the kernel served, and an administrator may remove a
 // piece: the agent makes all of it again, identically, before it is ready.
 func TestAnAgentServesAgainWhatTheKernelForgot(t *testing.T) {
-	kmsg.Watch(t, keptOut)
+	kmsg.Watch(t, kmsg.KeptOut)
 	h := startAgent(t)
 	for _, tr := range []backend.Transport{backend.ISCSI, backend.NVMe} {
 		v, c := h.publish(tr, string(tr))
@@ -200,7 +200,7 @@ func TestAnAgentServesAgainWhatTheKernelForgot(t *testing.T) {
 }
 
 func TestExpandingIsSeenByANodeThatIsConnected(t *testing.T) {
-	kmsg.Watch(t, keptOut)
+	kmsg.Watch(t, kmsg.KeptOut)
 	h := startAgent(t)
 	for _, tr := range []backend.Transport{backend.ISCSI, backend.NVMe} {
 		v, c := h.publish(tr, string(tr))

@@ -94,7 +94,7 @@ func (h *holder) write(block int, v byte) blk.Status {
 // Issue 8, 6, over LIO, whose store takes 400 ms for a write: no write of the node
 // before lands once the next one has opened the volume.
 func TestAReservationTakesAVolumeFromItsNode(t *testing.T) {
-	kmsg.Watch(t, keptOut)
+	kmsg.Watch(t, kmsg.KeptOut)
 	// LIO keeps registrations through a loss of power there (APTPL), if it is there.
 	rig.Must(t, os.MkdirAll("/var/target/pr", 0o700))
 	x, err := kindLIO.open()

@@ -29,15 +29,6 @@ var dbRoot = regexp.MustCompile(`db_root: cannot open`)
 
 func TestMain(m *testing.M) { os.Exit(kmsg.Main(m, dbRoot)) }
 
-// keptOut is what the kernel says of nodes that it puts out, or does not let in.
-var keptOut = regexp.MustCompile(strings.Join([]string{
-	`iSCSI Login negotiation failed`, `is not authorized`,
-	`Unable to locate Target (IQN|Portal)`, `iSCSI Network Portal on .* currently not active`, `rx_data returned`,
-	`Security negotiation failed`, `Proposer's value list`,
-	`Detected (NON_EXISTENT_LUN|WRITE_PROTECTED LUN Access)`, `could not be granted`,
-	`nvmet: connect by host .* not allowed`, `connect request for invalid subsystem`, `nvmet: ctrl \d+ (fatal error|qid)`, `nvmet_tcp: (queue|failed)`,
-}, "|"))
-
 const (
 	mib        = 1 << 20
 	volumeSize = 2 * mib
@@ -71,7 +62,7 @@ type server struct {
 func kinds(t *testing.T, f func(t *testing.T, s *server)) {
 	for _, k := range []kind{kindLIO, kindNvmet} {
 		t.Run(k.name, func(t *testing.T) {
-			kmsg.Watch(t, keptOut)
+			kmsg.Watch(t, kmsg.KeptOut)
 			x, err := k.open()
 			rig.Must(t, err)
 			s := &server{x, t, k}

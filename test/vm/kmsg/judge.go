@@ -82,6 +82,14 @@ var (
 		`Attempted send on invalid socket|Connection timed out|Request send failed)`)
 	// ServerSlow: a request has had no answer for as long as queue/io_timeout.
 	ServerSlow = regexp.MustCompile(`nbd\d+: Possible stuck request`)
+	// KeptOut: the kernel's targets put a node out, or do not let one in.
+	KeptOut = regexp.MustCompile(strings.Join([]string{
+		`iSCSI Login negotiation failed`, `is not authorized`,
+		`Unable to locate Target (IQN|Portal)`, `iSCSI Network Portal on .* currently not active`, `rx_data returned`,
+		`Security negotiation failed`, `Proposer's value list`, `Exiting Time2Retain handler`,
+		`Detected (NON_EXISTENT_LUN|WRITE_PROTECTED LUN Access)`, `could not be granted`,
+		`nvmet: connect by host .* not allowed`, `connect request for invalid subsystem`, `nvmet: ctrl \d+ `, `nvmet_tcp: (queue|failed)`,
+	}, "|"))
 	// HungTask: a process has waited for a device for two minutes.
 	HungTask = regexp.MustCompile(`blocked for more than \d+ seconds|^ +(Not tainted|Tainted: )|Call Trace:|hung_task_timeout_secs`)
 	// Boot is what this emulated machine says when it starts.

@@ -24,9 +24,7 @@ func TestMain(m *testing.M) { os.Exit(kmsg.Main(m, dbRoot)) }
 // provoked is what the kernel says of what the story does: a path is cut, a node is
 // put out while it writes, and its device fails what it still holds.
 var provoked = []*regexp.Regexp{
-	kmsg.ServerLost, kmsg.ServerSlow,
-	regexp.MustCompile(`iSCSI Login negotiation failed|is not authorized|Unable to locate Target (IQN|Portal)|iSCSI Network Portal on .* currently not active|rx_data returned|Detected NON_EXISTENT_LUN|could not be granted`),
-	regexp.MustCompile(`nvmet: (connect by host .* not allowed|ctrl \d+)|connect request for invalid subsystem|nvmet_tcp: (queue|failed)`),
+	kmsg.ServerLost, kmsg.ServerSlow, kmsg.KeptOut,
 	regexp.MustCompile(`operation not supported error, dev loop\d+, sector \d+ op 0x9:\(WRITE_ZEROES\)`), // a disk in memory
 	regexp.MustCompile(`I/O error, dev (nbd\d+|loop\d+)|I/O error on dev|lost (async|sync)? ?page write|EXT4-fs|JBD2|Aborting journal|XFS \(nbd\d+\)|nbd\d+: Other side returned error`),
 }
