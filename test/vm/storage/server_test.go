@@ -160,7 +160,7 @@ func (s *server) uncut() contract.Subject {
 			return node.Attach(ctx, c, a)
 		},
 		Unenforced: s.unenforced,
-		Calls:      calls(),
+		Calls:      s.calls(),
 		Within:     checkWithin,
 	}
 }
@@ -170,10 +170,10 @@ func long() bool { return os.Getenv("CSI_MPATH_LONG") != "" }
 // checkWithin is for one check: LVM takes seconds for each command here.
 const checkWithin = 20 * time.Minute
 
-// calls of the random sequence: each is many commands of LVM, and the machine is
-// emulated.
-func calls() int {
-	if long() {
+// calls of the random sequence: over LVM each is many commands, and the machine is
+// emulated. One that is cut short needs a longer one.
+func (s *server) calls() int {
+	if s.cut {
 		return 300
 	}
 	return 30
