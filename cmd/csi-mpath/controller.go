@@ -35,6 +35,7 @@ import (
 type controllerFlags struct {
 	config, endpoint, metrics, kubeconfig string
 	check                                 bool
+	untaint                               bool // remove cluster.NotReadyTaint
 }
 
 func controllerCommand() *cobra.Command {
@@ -79,6 +80,7 @@ it. Without a cluster it believes every node, and lists no static volumes.`,
 	c.Flags().StringVar(&f.endpoint, "endpoint", endpointFromEnv(), "unix socket to serve; CSI_ENDPOINT is its default")
 	c.Flags().StringVar(&f.metrics, "metrics", "", "address for /metrics, such as :9809; empty: none")
 	c.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "file that says how the cluster is reached; empty: the cluster it runs in, if any")
+	c.Flags().BoolVar(&f.untaint, "remove-not-ready-taint", false, "remove the taint "+cluster.NotReadyTaint+" from nodes that have the driver")
 	c.Flags().BoolVar(&f.check, "check", false, "read and check the configuration, serve nothing")
 	c.Flags().AddGoFlag(verbosity())
 	cobra.CheckErr(c.MarkFlagRequired("config"))
@@ -119,8 +121,11 @@ func serveController(ctx context.Context, f controllerFlags, cfg driver.Config) 
 	}
 	defer backends.Close()
 	serving := &driver.Controller{Backends: backends}
-	follow := followCluster(serving, client)
 	registry := prometheus.NewRegistry()
+	follow, err := f.follow(serving, client, registry)
+	if err != nil {
+		return err
+	}
 	observe, err := driver.NewMetrics(registry)
 	if err != nil {
 		return err
@@ -156,19 +161,13 @@ func (f *controllerFlags) connect() (kubernetes.Interface, error) {
 	return client, err
 }
 
-// followCluster tells a controller of the cluster, if there is one, while what it
-// returns runs.
-func followCluster(c *driver.Controller, client kubernetes.Interface) (follow func(context.Context)) {
-	if client == nil {
-		return func(context.Context) {}
-	}
-	known := cluster.New(client, driver.Name)
+// followCluster tells a controller of the cluster.
+func followCluster(c *driver.Controller, known *cluster.Cluster) {
 	c.HasNode = known.HasNode
 	c.Static = func(ctx context.Context) ([]driver.StaticVolume, error) {
 		all, err := known.Attached(ctx)
 		return staticOf(all), err
 	}
-	return known.Run
 }
 
 // staticOf are those of the attached volumes that no backend lists.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -107,7 +108,10 @@ func TestAControllerOfAClusterThatIsAwayAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	follow := followCluster(&c, client)
+	follow, err := f.follow(&c, client, prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); follow(ctx) }()

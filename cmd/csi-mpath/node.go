@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 	"github.com/csi-mpath/csi-mpath/pkg/faultpoint"
 	"github.com/csi-mpath/csi-mpath/pkg/health"
 	"github.com/csi-mpath/csi-mpath/pkg/mount"
+	"github.com/csi-mpath/csi-mpath/pkg/mpv"
 	"github.com/csi-mpath/csi-mpath/pkg/nbd/kernel"
 	"github.com/csi-mpath/csi-mpath/pkg/supervise"
 	"github.com/csi-mpath/csi-mpath/pkg/volume"
@@ -36,6 +38,7 @@ type nodeFlags struct {
 	name, cluster, endpoint, metrics, state, attach string
 	registration, kubeletEndpoint, pod, kubeconfig  string
 	limit                                           int64
+	report                                          atomic.Pointer[mpv.Reporter] // nil: nobody reads it
 }
 
 func nodeCommand() *cobra.Command {
@@ -204,10 +207,12 @@ func (f *nodeFlags) open() (*volume.Node, error) {
 		Initiator: func(t backend.Transport) string { return driver.InitiatorName(t, f.cluster, f.name) },
 		Events: func(id string, e datapath.Event) {
 			klog.InfoS("path", "volume", id, "event", e.Kind, "path", e.Path, "detail", e.Detail)
+			f.pathChanged(id, e)
 		}})
 	return volume.Open(volume.Config{State: volumesDir(f.state), Devices: opener, Mounts: mount.New(),
 		Events: func(e volume.Event) {
 			klog.InfoS("volume", "volume", e.Volume, "event", e.Kind, "message", e.Message)
+			f.happened(e)
 		}})
 }
 
@@ -233,6 +238,11 @@ func (f *nodeFlags) serve(ctx context.Context, volumes *volume.Node) error {
 	if err != nil {
 		return err
 	}
+	endReports, err := f.reports(ctx, volumes, registry)
+	if err != nil {
+		return err
+	}
+	defer endReports()
 	if err := registry.Register(health.NewCollector(func() []health.Numbers { return numbers(volumes) })); err != nil {
 		return err
 	}

@@ -28,6 +28,7 @@ var rooms = map[string]room{
 
 	"pkg/driver":       {may: []string{"pkg/faultpoint", "pkg/strictyaml", "pkg/volume", "pkg/volume/attrs", "pkg/tunable", "pkg/backend", "pkg/durable", "pkg/secret", "pkg/health", "pkg/api/v1alpha1"}},
 	"pkg/cluster":      {never: grpc},
+	"pkg/mpv":          {may: []string{"pkg/api/v1alpha1", "pkg/health"}, never: grpc},
 	"pkg/health":       {may: []string{"pkg/blk", "pkg/api/v1alpha1"}},
 	"pkg/api/v1alpha1": {},
 	"pkg/mount":        {may: []string{"pkg/program", "pkg/faultpoint"}, never: grpc},

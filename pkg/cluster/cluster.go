@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 )
 
 // Cluster is the copy. Its methods may be called from several goroutines.
@@ -42,6 +43,9 @@ func New(client kubernetes.Interface, driver string) *Cluster {
 	nodes, volumes, attachments := client.CoreV1().Nodes(), client.CoreV1().PersistentVolumes(), client.StorageV1().VolumeAttachments()
 	c.nodes = newMirror("nodes", client, &core.Node{}, nodes.List, nodes.Watch, slimNode)
 	c.volumes = newMirror("persistent volumes", client, &core.PersistentVolume{}, volumes.List, volumes.Watch, c.slimVolume)
+	if err := c.volumes.informer.AddIndexers(cache.Indexers{byHandle: c.handles}); err != nil {
+		panic(err) // only of an informer that runs
+	}
 	c.attachments = newMirror("volume attachments", client, &storage.VolumeAttachment{}, attachments.List, attachments.Watch, c.slimAttachment)
 	return c
 }
@@ -85,6 +89,27 @@ func (c *Cluster) Attached(ctx context.Context) ([]Volume, error) {
 		}
 	}
 	return sorted(all), nil
+}
+
+// byHandle is the index of volumes by their handles.
+const byHandle = "handle"
+
+func (c *Cluster) handles(o any) ([]string, error) {
+	if pv, is := o.(*core.PersistentVolume); is && c.ours(pv) {
+		return []string{pv.Spec.CSI.VolumeHandle}, nil
+	}
+	return nil, nil
+}
+
+// Persistent is the PersistentVolume of a handle, with its claim, as the copy has it;
+// nil if it has none, which may be because it is behind. Not to be written to.
+func (c *Cluster) Persistent(handle string) *core.PersistentVolume {
+	all, err := c.volumes.informer.GetIndexer().ByIndex(byHandle, handle)
+	if err != nil || len(all) == 0 {
+		return nil
+	}
+	pv, _ := all[0].(*core.PersistentVolume)
+	return pv
 }
 
 // add notes that a node has a volume. Several PersistentVolumes may be one volume.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -22,6 +23,16 @@ func Connect(kubeconfig, agent string) (kubernetes.Interface, error) {
 	cfg.UserAgent, cfg.QPS, cfg.Burst = agent, requestsPerSecond, burst
 	cfg.ContentType = "application/vnd.kubernetes.protobuf"
 	return kubernetes.NewForConfig(cfg)
+}
+
+// Dynamic is Connect for objects of our own API group.
+func Dynamic(kubeconfig, agent string) (dynamic.Interface, error) {
+	cfg, err := configOf(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	cfg.UserAgent, cfg.QPS, cfg.Burst = agent, requestsPerSecond, burst
+	return dynamic.NewForConfig(cfg)
 }
 
 // Known says whether Connect would find a cluster to talk to.

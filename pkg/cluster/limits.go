@@ -16,4 +16,6 @@ const (
 	// before it is asked again.
 	answerWithin = 10 * time.Second
 	askAgainMost = 30 * time.Second
+	// taintsEvery is how often nodes are looked at for taints that may go.
+	taintsEvery = 10 * time.Second
 )

@@ -42,7 +42,7 @@ func newMirror[L runtime.Object](what string, client kubernetes.Interface, kind 
 			return w, err
 		},
 	}
-	m.informer = cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, client), kind, 0, nil)
+	m.informer = cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, client), kind, 0, cache.Indexers{})
 	if err := m.informer.SetTransform(slim); err != nil {
 		panic(err) // only of an informer that runs
 	}
@@ -89,7 +89,7 @@ func (c *Cluster) slimVolume(o any) (any, error) {
 	}
 	slim := &core.PersistentVolume{ObjectMeta: slimMeta(pv.ObjectMeta)}
 	if c.ours(pv) {
-		slim.Spec = core.PersistentVolumeSpec{Capacity: pv.Spec.Capacity, PersistentVolumeSource: pv.Spec.PersistentVolumeSource}
+		slim.Spec = core.PersistentVolumeSpec{Capacity: pv.Spec.Capacity, PersistentVolumeSource: pv.Spec.PersistentVolumeSource, ClaimRef: pv.Spec.ClaimRef}
 	}
 	return slim, nil
 }

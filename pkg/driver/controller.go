@@ -26,6 +26,16 @@ type Controller struct {
 	// Static are the static volumes that nodes have, in the order of their handles;
 	// nil knows of none. An error says that nobody knows.
 	Static func(ctx context.Context) ([]StaticVolume, error)
+	// Told is told of what was done; it must not block, and nobody waits for what it
+	// does. Nil functions are not called.
+	Told Told
+}
+
+// Told are those who follow what the controller does.
+type Told struct {
+	Published   func(volume, node string, to attrs.Attachment)
+	Unpublished func(volume, node string) // an empty node: all
+	Tuned       func(volume string, generation int64, tunables map[string]string)
 }
 
 // StaticVolume is a volume that no backend knows, and that nodes have.

@@ -31,6 +31,9 @@ func (c *Controller) ControllerPublishVolume(ctx context.Context, r *csi.Control
 	if err != nil {
 		return nil, asStatus(err)
 	}
+	if c.Told.Published != nil {
+		c.Told.Published(r.GetVolumeId(), r.GetNodeId(), to)
+	}
 	return &csi.ControllerPublishVolumeResponse{PublishContext: out}, nil
 }
 
@@ -129,6 +132,7 @@ func (e *entry) noOtherWriter(ctx context.Context, ask backend.Publish) error {
 func (c *Controller) ControllerUnpublishVolume(ctx context.Context, r *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
 	e, id, err := c.find(r.GetVolumeId(), "volume_id")
 	if errors.Is(err, errNoSuch) { // a static volume, or none
+		c.unpublished(r)
 		return &csi.ControllerUnpublishVolumeResponse{}, nil
 	}
 	if err == nil {
@@ -137,5 +141,13 @@ func (c *Controller) ControllerUnpublishVolume(ctx context.Context, r *csi.Contr
 	if err != nil {
 		return nil, asStatus(err)
 	}
+	c.unpublished(r)
 	return &csi.ControllerUnpublishVolumeResponse{}, nil
+}
+
+// unpublished tells of the end of a publication, which is over.
+func (c *Controller) unpublished(r *csi.ControllerUnpublishVolumeRequest) {
+	if c.Told.Unpublished != nil {
+		c.Told.Unpublished(r.GetVolumeId(), r.GetNodeId())
+	}
 }

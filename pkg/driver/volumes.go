@@ -193,8 +193,11 @@ func (c *Controller) ControllerModifyVolume(ctx context.Context, r *csi.Controll
 	if err := e.mayTune(ctx, v, changes); err != nil {
 		return nil, asStatus(err)
 	}
-	if _, err := e.TuneVolume(ctx, id.Object, tunable.Merge(v.Tunables, changes)); err != nil {
+	if v, err = e.TuneVolume(ctx, id.Object, tunable.Merge(v.Tunables, changes)); err != nil {
 		return nil, asStatus(err)
+	}
+	if c.Told.Tuned != nil {
+		c.Told.Tuned(r.GetVolumeId(), v.Generation, v.Tunables)
 	}
 	return &csi.ControllerModifyVolumeResponse{}, nil
 }

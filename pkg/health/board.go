@@ -67,6 +67,19 @@ func (b *Board) Observe(now time.Time, volume string, seen Seen) {
 	b.enqueue(volume, s)
 }
 
+// Note adds something that happened to a volume; of one reason the last one counts.
+// Of a volume that was never observed nothing is kept.
+func (b *Board) Note(now time.Time, volume, reason, message string) {
+	s := b.slots[volume]
+	if s == nil {
+		return
+	}
+	note := v1alpha1.Note{Reason: reason, Message: clip(message, maxNote), Time: metav1.NewTime(now)}
+	notes := slices.DeleteFunc(slices.Clone(s.status.Notes), func(n v1alpha1.Note) bool { return n.Reason == reason })
+	s.status.Notes = append(notes[max(0, len(notes)-maxNotes+1):], note)
+	b.enqueue(volume, s)
+}
+
 // Forget drops a volume: there is nothing to be written of it any more.
 func (b *Board) Forget(volume string) {
 	delete(b.slots, volume)
@@ -115,12 +128,14 @@ func (s *slot) changed() bool {
 	return w == nil || w.State != s.status.State || w.Generation != s.status.Generation ||
 		!slices.EqualFunc(w.Paths, s.status.Paths, func(a, b v1alpha1.PathStatus) bool {
 			return a.Portal == b.Portal && a.Up == b.Up && a.State == b.State
-		})
+		}) || !slices.EqualFunc(w.Notes, s.status.Notes, func(a, b v1alpha1.Note) bool {
+		return a.Reason == b.Reason && a.Time.Unix() == b.Time.Unix()
+	})
 }
 
 // statusOf is what is seen, with the times of what was so before.
 func statusOf(now time.Time, before *v1alpha1.MultipathVolumeStatus, seen Seen) v1alpha1.MultipathVolumeStatus {
-	s := v1alpha1.MultipathVolumeStatus{Generation: seen.Generation, Conditions: slices.Clone(before.Conditions)}
+	s := v1alpha1.MultipathVolumeStatus{Generation: seen.Generation, Conditions: slices.Clone(before.Conditions), Notes: slices.Clone(before.Notes)}
 	up := 0
 	for _, p := range seen.Paths {
 		if p.Up {

@@ -7,6 +7,12 @@ const (
 	maxPaths = 64   // of one status; the schema has the same
 	maxCause = 256  // bytes
 	maxNote  = 1000 // bytes of an Event's note (Kubernetes: 1024)
+	maxNotes = 16   // of one status, each of another reason; the schema has the same
+
+	// noteEvery is the least time between two Events of one reason about one volume.
+	noteEvery = 20 * time.Second
+	// maxPending Events wait for their turn; more are dropped, the status has them.
+	maxPending = 1000
 
 	// writeEvery is the least time between two writes of statuses of one node, and
 	// writeAgain how long it waits after one that failed.

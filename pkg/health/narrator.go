@@ -19,7 +19,7 @@ type Subject struct{ Node, Volume string }
 type Event struct {
 	Node   string
 	Volume string // empty: it is about the node
-	// Reason is PathDown, PathUp, MultipathDegraded or AllPathsLost.
+	// Reason is PathDown, PathUp, MultipathDegraded, AllPathsLost, or that of a note.
 	Reason  string
 	Warning bool
 	Note    string
@@ -31,6 +31,7 @@ type Event struct {
 type Narrator struct {
 	volumes map[Subject]*account
 	portals map[portal]*account
+	notes   []Event // that wait for their turn, in their order
 	tokens  float64 // Events that may be told now
 	filled  time.Time
 }
@@ -42,6 +43,7 @@ type account struct {
 	down   int                   // volumes that lost a portal
 	all    int                   // volumes that use it
 	silent bool                  // what was told last was told as the portal's
+	noted  map[string]time.Time  // when a note of a reason was told last
 }
 
 // portal is one as a node sees it.
@@ -61,9 +63,10 @@ func (n *Narrator) Observe(now time.Time, of Subject, status v1alpha1.MultipathV
 	a := n.volumes[of]
 	first := a == nil
 	if first {
-		a = &account{}
+		a = &account{noted: map[string]time.Time{}}
 		n.volumes[of] = a
 	}
+	n.take(now, of, a, status.Notes)
 	a.set(now, levelOf(status.State))
 	before := a.paths
 	a.paths = slices.Clone(status.Paths)
@@ -76,6 +79,18 @@ func (n *Narrator) Observe(now time.Time, of Subject, status v1alpha1.MultipathV
 		for _, p := range a.paths {
 			n.portals[portal{of.Node, p.Portal}].accept()
 		}
+	}
+}
+
+// take makes Events of notes that are news, and not told of already.
+func (n *Narrator) take(now time.Time, of Subject, a *account, notes []v1alpha1.Note) {
+	for _, note := range notes {
+		told, ever := a.noted[note.Reason]
+		if now.Sub(note.Time.Time) > newsFor || ever && note.Time.Sub(told) < noteEvery || len(n.notes) >= maxPending {
+			continue
+		}
+		a.noted[note.Reason] = note.Time.Time
+		n.notes = append(n.notes, Event{Node: of.Node, Volume: of.Volume, Reason: note.Reason, Warning: true, Note: clip(note.Message, maxNote)})
 	}
 }
 
@@ -149,6 +164,13 @@ func (n *Narrator) judge(now time.Time, node string, paths []v1alpha1.PathStatus
 func (n *Narrator) Due(now time.Time) (events []Event, again time.Time, ever bool) {
 	n.tokens = min(eventBurst, n.tokens+float64(now.Sub(n.filled))/float64(eventEvery))
 	n.filled = now
+	for len(n.notes) > 0 && n.tokens >= 1 {
+		events, n.notes = append(events, n.notes[0]), n.notes[1:]
+		n.tokens--
+	}
+	if len(n.notes) > 0 {
+		again, ever = now.Add(eventEvery), true
+	}
 	ready := func(a *account) bool {
 		at, pending := a.due()
 		if pending && !at.After(now) && n.tokens < 1 {

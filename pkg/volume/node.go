@@ -60,6 +60,7 @@ const (
 	NotRecovered       EventKind = "RecoveryDelayed"
 	Unfenced           EventKind = "FencingOff"
 	NotTuned           EventKind = "NotTuned"
+	Full               EventKind = "VolumeFull"
 )
 
 // Node is the volumes of one node. Its methods may be called from any goroutine.

@@ -45,6 +45,15 @@ func (n *Node) Status(volume string) (Status, bool) {
 	return st.dev.Status(), true
 }
 
+// Generation is that of the tunables that a volume has; 0: nobody knows it.
+func (n *Node) Generation(volume string) int64 {
+	st := n.known(volume)
+	if st == nil {
+		return 0
+	}
+	return st.rec.Generation
+}
+
 // look finds a volume for who only reads.
 func (n *Node) look(volume, path string) (*state, error) {
 	if err := checkVolume(volume); err != nil {
@@ -98,9 +107,15 @@ func (n *Node) Stats(ctx context.Context, volume, path string) (Stats, error) {
 		return out, nil
 	}
 	out.Usage = &u
+	if full(&u) && !full(st.usage) {
+		n.event(volume, Full, "its file system has %d of %d bytes left", u.BytesFree, u.Bytes)
+	}
 	n.remember(volume, st.rec, &u)
 	return out, nil
 }
+
+// full reports that less than a hundredth of a file system is left.
+func full(u *mount.Stats) bool { return u != nil && u.Bytes > 0 && u.BytesFree < u.Bytes/100 }
 
 // ask reports whether nobody asks a volume's file system now; asked ends that.
 func (n *Node) ask(volume string) bool {

@@ -27,6 +27,7 @@ func (v *MultipathVolume) DeepCopy() *MultipathVolume {
 	out := *v
 	v.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
 	out.Spec.Tunables = maps.Clone(v.Spec.Tunables)
+	out.Spec.Portals = slices.Clone(v.Spec.Portals)
 	out.Status = *v.Status.DeepCopy()
 	return &out
 }
@@ -39,6 +40,7 @@ func (s *MultipathVolumeStatus) DeepCopy() *MultipathVolumeStatus {
 	out := *s
 	out.Paths = slices.Clone(s.Paths)
 	out.Conditions = slices.Clone(s.Conditions)
+	out.Notes = slices.Clone(s.Notes)
 	return &out
 }
 

@@ -21,6 +21,9 @@ type MultipathVolumeSpec struct {
 	// Generation of the tunables: of two the higher one counts.
 	Generation int64             `json:"generation,omitempty"`
 	Tunables   map[string]string `json:"tunables,omitempty"` // an absent key keeps its value
+	// Portals are the ways to it, as the controller knows them: host:port. None: the
+	// node has those of publish_context.
+	Portals []string `json:"portals,omitempty"`
 }
 
 // State is a volume in one word.
@@ -49,6 +52,15 @@ type MultipathVolumeStatus struct {
 	Conditions []meta.Condition `json:"conditions,omitempty"`
 	// Generation of the tunables that the volume has.
 	Generation int64 `json:"generation,omitempty"`
+	// Notes are what happened to it last, one of each reason.
+	Notes []Note `json:"notes,omitempty"`
+}
+
+// Note is something that happened and is over. The controller makes an Event of it.
+type Note struct {
+	Reason  string    `json:"reason"`
+	Message string    `json:"message,omitempty"`
+	Time    meta.Time `json:"time"`
 }
 
 // PathStatus is one path.

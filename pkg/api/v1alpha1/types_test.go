@@ -144,8 +144,8 @@ func TestTheColumnsExist(t *testing.T) {
 func TestACopySharesNothing(t *testing.T) {
 	made := func() *MultipathVolumeList {
 		return &MultipathVolumeList{Items: []MultipathVolume{{ObjectMeta: meta.ObjectMeta{Labels: map[string]string{"a": "b"}},
-			Spec:   MultipathVolumeSpec{Tunables: map[string]string{"c": "d"}},
-			Status: MultipathVolumeStatus{Paths: []PathStatus{{Portal: "p", Since: meta.NewTime(time.Unix(1, 0))}}, Conditions: []meta.Condition{{Type: Redundant}}}}}}
+			Spec:   MultipathVolumeSpec{Tunables: map[string]string{"c": "d"}, Portals: []string{"q"}},
+			Status: MultipathVolumeStatus{Paths: []PathStatus{{Portal: "p", Since: meta.NewTime(time.Unix(1, 0))}}, Conditions: []meta.Condition{{Type: Redundant}}, Notes: []Note{{Reason: "r"}}}}}}
 	}
 	from := made()
 	v := &from.DeepCopyObject().(*MultipathVolumeList).Items[0]
@@ -153,6 +153,7 @@ func TestACopySharesNothing(t *testing.T) {
 		t.Errorf("got %+v", v)
 	}
 	v.Labels["a"], v.Spec.Tunables["c"], v.Status.Paths[0].Portal, v.Status.Conditions[0].Type = "x", "x", "x", "x"
+	v.Spec.Portals[0], v.Status.Notes[0].Reason = "x", "x"
 	if !reflect.DeepEqual(from, made()) {
 		t.Errorf("the original became %+v", from)
 	}
