@@ -57,6 +57,12 @@ func (r *rig) sessionsAt() map[string]int {
 	return n
 }
 
+// noSessions waits until the target has none: it is told of an end a moment later.
+func (r *rig) noSessions() {
+	r.Helper()
+	r.until("the end of all sessions", func() bool { return len(r.sessionsAt()) == 0 })
+}
+
 // rawRequest stages unit n as a raw volume of its own.
 func (r *rig) rawRequest(n uint32, change func(*attrs.Attachment)) volume.StageRequest {
 	r.Helper()

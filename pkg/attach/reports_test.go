@@ -56,9 +56,7 @@ func TestAPortalThatComesLaterJoinsAndIsLeftWithTheOthers(t *testing.T) {
 			r.Errorf("sessions: %v", at)
 		}
 		r.unstageRaw(1)
-		if at := r.sessionsAt(); len(at) != 0 {
-			r.Errorf("sessions are left: %v", at)
-		}
+		r.noSessions()
 	})
 }
 
@@ -73,9 +71,7 @@ func TestTheLastUnstageLeavesNoSessionAtAnyPortal(t *testing.T) {
 		}
 		r.unstageRaw(1)
 		r.unstageRaw(2)
-		if at := r.sessionsAt(); len(at) != 0 {
-			r.Errorf("sessions are left: %v", at)
-		}
+		r.noSessions()
 	})
 }
 
@@ -187,8 +183,9 @@ func TestVolumesThatComeAndGoKeepTheirBytes(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if at := r.sessionsAt(); len(at) != 0 || r.machine.Devices() != 0 {
-			r.Errorf("left: sessions %v, %d block devices", at, r.machine.Devices())
+		r.noSessions()
+		if n := r.machine.Devices(); n != 0 {
+			r.Errorf("left: %d block devices", n)
 		}
 	})
 }
