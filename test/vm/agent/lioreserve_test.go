@@ -25,7 +25,7 @@ func TestLIOLetsEachRegisteredSessionWrite(t *testing.T) {
 	c := s.connection(v, a)
 	lun, err := scsi.LUNFromNumber(c.LUN)
 	rig.Must(t, err)
-	var written [2]error
+	var written [2]byte
 	var sessions [2]*iscsi.Session
 	for i, p := range s.Portals() {
 		sessions[i], err = iscsi.Dial(s.ctx(), iscsi.Config{Portal: p.Address, InitiatorName: a.Initiator, TargetName: c.Target, ISID: [6]byte{0x80, 0, 0, 0, 0, byte(i + 1)}})
@@ -34,15 +34,18 @@ func TestLIOLetsEachRegisteredSessionWrite(t *testing.T) {
 	}
 	rig.Must(t, sessions[0].Reserve(s.ctx(), lun, scsi.ActionReserve, scsi.WriteExclusiveRegistrantsOnly, 1, 0))
 	for i, session := range sessions {
-		var cdb [scsi.CDBLen]byte
-		r, err := session.Exec(s.ctx(), lun, cdb[:scsi.PutWrite16(cdb[:], 0, 1, 0)], nil, make([]byte, 512))
-		rig.Must(t, err)
-		if r.Status == scsi.StatusReservationConflict {
-			written[i] = scsi.ErrConflict
+		for range 4 { // unit attentions come first
+			var cdb [scsi.CDBLen]byte
+			r, err := session.Exec(s.ctx(), lun, cdb[:scsi.PutWrite16(cdb[:], 0, 1, 0)], nil, make([]byte, 512))
+			rig.Must(t, err)
+			written[i] = r.Status
+			if r.Status != scsi.StatusCheckCondition {
+				break
+			}
 		}
 		session.Abort(errors.New("the test is over"))
 	}
-	if written[0] != nil || written[1] != nil {
-		t.Errorf("the session that reserved: %v; the other one: %v", written[0], written[1])
+	if written[0] != scsi.StatusGood || written[1] != scsi.StatusGood {
+		t.Errorf("the session that reserved: status %02Xh; the other one: %02Xh", written[0], written[1])
 	}
 }

@@ -41,6 +41,7 @@ func (s *server) reserves(v export.Export, a export.Access, cfg device.Config) *
 	rig.Must(s.t, err)
 	cfg.Name, cfg.Protocol, cfg.WWID, cfg.Reserve = "v", device.ISCSI{Target: c.Target, LUN: lun, Initiator: c.Initiator}, c.WWID, true
 	cfg.NoPathTimeout, cfg.Portals = datapath.Never, nil
+	cfg.Events = func(e datapath.Event) { kmsg.Say("%s: %+v", a.Initiator, e) }
 	for _, p := range c.Portals {
 		cfg.Portals = append(cfg.Portals, p.Address)
 	}
@@ -109,7 +110,12 @@ func TestAReservationTakesAVolumeFromItsNode(t *testing.T) {
 	var landed atomic.Int64
 	for block := range inFlight {
 		writers.Go(func() {
-			for first.write(block, 1) == blk.OK {
+			for {
+				st := first.write(block, 1)
+				if st != blk.OK {
+					kmsg.Say("the first's writes to block %d end: %v", block, st)
+					return
+				}
 				landed.Add(1)
 			}
 		})
