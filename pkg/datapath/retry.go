@@ -7,6 +7,11 @@ import (
 )
 
 // judge decides what becomes of a request whose wave ended. Runner only.
+//
+// A reservation conflict is the last word, except where this node holds the volume: the
+// path stopped with it (stopping) and looks who has it. If that is another, the device
+// fails all it has; if it is still us, the conflict was of a moment (LIO, while nodes
+// come and go), and what was refused was not executed, so it is sent again.
 func (l *Lane) judge(s *slot) {
 	v := unpack(s.result.Load())
 	if v.Class == blk.Good {
@@ -46,6 +51,10 @@ func (l *Lane) judge(s *slot) {
 		s.hardware, s.avoid = true, lv
 		l.retry(s)
 	default:
+		if v.Status == blk.Conflict && l.dev.cfg.Claim != nil {
+			l.retryLater(s, v) // the path has stopped, and is asked whose the volume is
+			return
+		}
 		l.reply(s, v.Status)
 	}
 }

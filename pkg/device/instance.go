@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 
 	"github.com/csi-mpath/csi-mpath/pkg/durable"
 	"github.com/csi-mpath/csi-mpath/pkg/nbd/kernel"
@@ -65,4 +66,32 @@ func instance(stateDir string) ([]byte, error) {
 		return nil, fmt.Errorf("%s is damaged: remove it once no volume is attached", instanceFile(stateDir))
 	}
 	return who, nil
+}
+
+// findOwn finds the device that this state directory's process left.
+func findOwn(k *kernel.Kernel, stateDir, volume string) (kernel.Status, error) {
+	id, err := identified(stateDir, volume)
+	if err != nil {
+		return kernel.Status{}, err
+	}
+	return k.Find(id)
+}
+
+// onlyOne is the device of a volume, whichever state directory it belongs to.
+func onlyOne(all []kernel.Status, volume string) (found kernel.Status, err error) {
+	n := 0
+	for _, s := range all {
+		who, name, ok := strings.Cut(strings.TrimPrefix(s.Backend, backendPrefix), ":")
+		if ok && strings.HasPrefix(s.Backend, backendPrefix) && len(who) == 2*instanceBytes && name == durable.FileName(volume) {
+			found = s
+			n++
+		}
+	}
+	switch n {
+	case 0:
+		return found, kernel.ErrNotAttached
+	case 1:
+		return found, nil
+	}
+	return kernel.Status{}, fmt.Errorf("%d devices have this volume: name the state directory of the one that is meant", n)
 }

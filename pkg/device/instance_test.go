@@ -43,3 +43,22 @@ func TestADamagedInstanceIsNamedAndNotReplaced(t *testing.T) {
 		}
 	}
 }
+
+func TestADeviceOfAnotherStateDirectoryIsFoundIfItIsTheOnlyOne(t *testing.T) {
+	a, err := identifier(t.TempDir(), "v")
+	b, err2 := identifier(t.TempDir(), "v")
+	w, err3 := identifier(t.TempDir(), "w")
+	if err := errors.Join(err, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	foreign := []kernel.Status{{Index: 1, Backend: w}, {Index: 2, Backend: "others:0123456789abcdef:v"}, {Index: 3, Backend: "csi-mpath:v"}, {Index: 4}}
+	if s, err := onlyOne(foreign, "v"); !errors.Is(err, kernel.ErrNotAttached) {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if s, err := onlyOne(append(foreign, kernel.Status{Index: 5, Backend: a}), "v"); err != nil || s.Index != 5 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if s, err := onlyOne(append(foreign, kernel.Status{Index: 5, Backend: a}, kernel.Status{Index: 6, Backend: b}), "v"); err == nil || errors.Is(err, kernel.ErrNotAttached) {
+		t.Errorf("%+v, %v", s, err)
+	}
+}

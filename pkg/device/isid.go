@@ -42,8 +42,9 @@ func (s isids) get(keys ...string) ([][6]byte, error) {
 	}
 	known := len(f.ISIDs)
 	out := make([][6]byte, 0, len(keys))
+	group := f.group(keys)
 	for _, key := range keys {
-		isid, err := f.get(key)
+		isid, err := f.get(key, group)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w; move it away once no volume is attached", path, err)
 		}
@@ -55,8 +56,23 @@ func (s isids) get(keys ...string) ([][6]byte, error) {
 	return out, writeFile(path, f)
 }
 
-// get finds the ISID of a path, or draws one.
-func (f *isidFile) get(key string) (isid [6]byte, err error) {
+// group is what the ISIDs of a volume's paths have in common, the random number of a type
+// 10b ISID (RFC 7143 11.12.5): that of one of them, or a new one. LIO takes sessions of
+// one initiator for the same I_T nexus by these four bytes alone when it asks who holds a
+// reservation: with others, only the path that reserved could write.
+func (f *isidFile) group(keys []string) (g [4]byte) {
+	for _, key := range keys {
+		if b, err := hex.DecodeString(f.ISIDs[key]); err == nil && len(b) == 6 {
+			return [4]byte(b)
+		}
+	}
+	_, _ = rand.Read(g[1:]) // never fails (crypto/rand)
+	g[0] = 0x80
+	return g
+}
+
+// get finds the ISID of a path, or draws one of a group.
+func (f *isidFile) get(key string, group [4]byte) (isid [6]byte, err error) {
 	if text, ok := f.ISIDs[key]; ok {
 		b, err := hex.DecodeString(text)
 		if err != nil || len(b) != len(isid) {
@@ -67,20 +83,20 @@ func (f *isidFile) get(key string) (isid [6]byte, err error) {
 	if len(f.ISIDs) >= maxISIDs {
 		return isid, fmt.Errorf("it holds %d ISIDs", len(f.ISIDs))
 	}
-	isid = f.fresh()
+	isid = f.fresh(group)
 	f.ISIDs[key] = hex.EncodeToString(isid[:])
 	return isid, nil
 }
 
-// fresh draws an ISID of the random format (type 10b) that no other path has.
-func (f *isidFile) fresh() (isid [6]byte) {
+// fresh draws an ISID's qualifier, so that no other path has it.
+func (f *isidFile) fresh(group [4]byte) (isid [6]byte) {
+	copy(isid[:], group[:])
 	taken := make(map[string]bool, len(f.ISIDs))
 	for _, v := range f.ISIDs {
 		taken[v] = true
 	}
 	for {
-		_, _ = rand.Read(isid[1:]) // never fails (crypto/rand)
-		isid[0] = 0x80
+		_, _ = rand.Read(isid[4:]) // never fails (crypto/rand)
 		if !taken[hex.EncodeToString(isid[:])] {
 			return isid
 		}

@@ -100,9 +100,21 @@ func (d *Device) takeBack(b *BlockDevice, at *nbdAttachment, serve kernel.Serve)
 
 // DetachKernel removes a volume's block device, whoever serves it, and the
 // record of what the volume was, unless a process holds the volume: that one
-// clears up itself. The in-flight table stays: it is about the target.
+// clears up itself. The in-flight table stays: it is about the target. A device that
+// another state directory's process left is removed, too, if it is the only one.
 func DetachKernel(ctx context.Context, volume, stateDir string) (path string, err error) {
-	return detachKernel(ctx, volume, stateDir, func(path string) error {
+	find := func(k *kernel.Kernel) (kernel.Status, error) {
+		left, err := findOwn(k, stateDir, volume)
+		if !errors.Is(err, kernel.ErrNotAttached) {
+			return left, err
+		}
+		all, err := k.List()
+		if err != nil {
+			return left, err
+		}
+		return onlyOne(all, volume)
+	}
+	return detachKernel(ctx, volume, stateDir, find, func(path string) error {
 		if inUse(path) {
 			return fmt.Errorf("%s: %w", path, ErrBusy)
 		}
@@ -113,23 +125,20 @@ func DetachKernel(ctx context.Context, volume, stateDir string) (path string, er
 // DiscardKernel is DetachKernel of a device that may be in use: who uses it gets I/O
 // errors, and it is kernel.ErrInUse until they let go. There may be none.
 func DiscardKernel(ctx context.Context, volume, stateDir string) error {
-	_, err := detachKernel(ctx, volume, stateDir, func(string) error { return nil })
+	find := func(k *kernel.Kernel) (kernel.Status, error) { return findOwn(k, stateDir, volume) }
+	_, err := detachKernel(ctx, volume, stateDir, find, func(string) error { return nil })
 	if errors.Is(err, kernel.ErrNotAttached) {
 		return forgetRecord(stateDir, volume)
 	}
 	return err
 }
 
-func detachKernel(ctx context.Context, volume, stateDir string, may func(path string) error) (path string, err error) {
+func detachKernel(ctx context.Context, volume, stateDir string, find func(*kernel.Kernel) (kernel.Status, error), may func(path string) error) (path string, err error) {
 	if path, err := detachFUSE(stateDir, volume); path != "" {
 		return path, err
 	}
 	k := kernel.New()
-	id, err := identified(stateDir, volume)
-	var left kernel.Status
-	if err == nil {
-		left, err = k.Find(id)
-	}
+	left, err := find(k)
 	if err != nil {
 		return "", fmt.Errorf("volume %s: %w", volume, err)
 	}

@@ -220,3 +220,31 @@ func TestTheRecordsOfTheVersionBeforeAreRead(t *testing.T) {
 		t.Fatalf("the in-flight table of an iSCSI volume has another key: %q", got)
 	}
 }
+
+// LIO tells the sessions of one initiator apart by the first four bytes.
+func TestThePathsOfAVolumeDifferInTheQualifierOfTheirISIDs(t *testing.T) {
+	dir := t.TempDir()
+	paths, err := isids{dir}.get("a", "b", "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, err := isids{dir}.get("c", "d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := isids{dir}.get("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := [4]byte(paths[0][:4])
+	seen := map[[6]byte]bool{}
+	for _, id := range append(paths, more[1]) {
+		if [4]byte(id[:4]) != group || seen[id] || id[0] != 0x80 {
+			t.Errorf("%x, of group %x", id, group)
+		}
+		seen[id] = true
+	}
+	if more[0] != paths[2] || [4]byte(other[0][:4]) == group {
+		t.Errorf("%x, %x, %x", paths, more, other)
+	}
+}

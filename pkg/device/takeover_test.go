@@ -9,6 +9,7 @@ import (
 
 	"github.com/csi-mpath/csi-mpath/pkg/blk"
 	"github.com/csi-mpath/csi-mpath/pkg/device"
+	"github.com/csi-mpath/csi-mpath/pkg/nvme"
 	"github.com/csi-mpath/csi-mpath/pkg/target"
 	"github.com/csi-mpath/csi-mpath/pkg/target/subsystem"
 )
@@ -287,4 +288,18 @@ func TestAReservationForReadingOnlyIsRefused(t *testing.T) {
 	if cfg.Check() == nil {
 		t.Error("accepted")
 	}
+}
+
+// A conflict of a moment, while the volume is still this node's, is not the client's.
+func TestAConflictOfAVolumeThatIsStillHeldIsAskedAgain(t *testing.T) {
+	r := overNVMe(t, 2)
+	r.open(r.reserved(1), 2)
+	if err := r.sub.Answer(target.Match{Kind: target.Writes, Count: 3}, nvme.ReservationConflict); err != nil {
+		t.Fatal(err)
+	}
+	r.writes(0, 7)
+	if r.content(0) != 7 || r.dev.Lost() != "" {
+		t.Errorf("content %d, lost %q", r.content(0), r.dev.Lost())
+	}
+	r.check(r.over())
 }

@@ -13,7 +13,8 @@ import (
 )
 
 // What static volumes rely on at the kernel's iSCSI target: of one node's sessions each
-// that is registered may write (SPC-4 5.12), not only the one that reserved.
+// that is registered may write (SPC-4 5.12), not only the one that reserved, as long as
+// their ISIDs begin with the same four bytes.
 func TestLIOLetsEachRegisteredSessionWrite(t *testing.T) {
 	kmsg.Watch(t, kmsg.KeptOut, kmsg.Provoked("APTPL"))
 	x, err := kindLIO.open()

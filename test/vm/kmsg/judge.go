@@ -85,7 +85,7 @@ var (
 	// KeptOut: the kernel's targets put a node out, or do not let one in.
 	KeptOut = regexp.MustCompile(strings.Join([]string{
 		`iSCSI Login negotiation failed`, `is not authorized`,
-		`Unable to locate Target (IQN|Portal)`, `iSCSI Network Portal on .* currently not active`, `rx_data returned`,
+		`Unable to locate Target (IQN|Portal)`, `iSCSI Network Portal on .* currently not active`, `[rt]x_data returned`,
 		`Security negotiation failed`, `Proposer's value list`, `Exiting Time2Retain handler`,
 		`Detected (NON_EXISTENT_LUN|WRITE_PROTECTED LUN Access)`, `could not be granted`,
 		`nvmet: connect by host .* not allowed`, `connect request for invalid subsystem`, `nvmet: ctrl \d+ `, `nvmet_tcp: (queue|failed)`,
