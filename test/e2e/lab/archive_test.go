@@ -41,7 +41,7 @@ func read(t *testing.T, at string) map[string][]byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	out := map[string][]byte{}
 	for r := tar.NewReader(f); ; {
 		h, err := r.Next()

@@ -42,12 +42,11 @@ func main() {
 	flag.Var(&o.tmpfs, "tmpfs", "mount an empty file system here")
 	flag.Parse()
 	o.script = flag.Args()
-	code, err := 1, error(nil)
+	run := first
 	if os.Getenv(inside) == "" {
-		code, err = outside(o)
-	} else {
-		code, err = first(o)
+		run = outside
 	}
+	code, err := run(o)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "sandbox:", err)
 	}
