@@ -49,6 +49,7 @@ func TestA01ATargetThatCannotReadAListIsOfferedMD5Alone(t *testing.T) {
 		"refused":             {[]leg{method, refused}, []leg{method, challenge, noAuthDone, end}, "8,7,6,5 5", true},
 		"closed":              {[]leg{method, closed}, []leg{method, challenge, noAuthDone, end}, "8,7,6,5 5", true},
 		"refused again":       {[]leg{method, refused}, []leg{method, refused}, "8,7,6,5 5", false},
+		"7 is SHA-1":          {[]leg{method, {text: "CHAP_A=7 CHAP_I=1 CHAP_C=0x0102"}, refused}, []leg{method, challenge, noAuthDone, end}, "8,7,6,5 5", true},
 		"the secret is wrong": {[]leg{method, challenge, refused}, nil, "8,7,6,5", false},
 	} {
 		var n atomic.Int32

@@ -2,6 +2,7 @@ package iscsi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -54,8 +55,8 @@ func newSession(cfg Config, conn net.Conn, l *login) (*Session, error) {
 	return s, nil
 }
 
-// connect makes the connection and runs the login. A target that cannot read a list
-// of CHAP algorithms gets one more login, with MD5 alone.
+// connect makes the connection and runs the login. A target that may have misread the
+// list of CHAP algorithms gets one more login, with MD5 alone.
 func connect(ctx context.Context, cfg *Config, discovery bool) (net.Conn, *login, error) {
 	conn, l, err := connectOnce(ctx, cfg, discovery)
 	if err == nil || l == nil || !l.stumbled {
@@ -86,7 +87,8 @@ func connectOnce(ctx context.Context, cfg *Config, discovery bool) (net.Conn, *l
 	err = wire.Blocking(ctx, conn, cfg.LoginTimeout, func() error { return l.run(conn) })
 	if err != nil {
 		_ = conn.Close()
-		l.stumbled = l.chap != nil && !l.chap.Challenged()
+		ours := errors.Is(err, ErrAuth) && !errors.As(err, new(*LoginError)) // it was us who refused
+		l.stumbled = l.chap != nil && l.chap.Misread() && !ours
 		return nil, l, fmt.Errorf("login: %w", err)
 	}
 	return conn, l, nil

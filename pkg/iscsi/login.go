@@ -25,7 +25,7 @@ type login struct {
 	chap      *auth.Initiator
 	proven    bool // authentication is complete, on both sides
 	answered  bool // our own part of it is: the stage may end
-	stumbled  bool // it ended where the target had to choose an algorithm
+	stumbled  bool // the target may have misread the algorithms that were offered
 	stage     uint8
 	first     bool // of the security stage: AuthMethod not answered yet
 	offered   bool // operational keys are sent

@@ -107,8 +107,10 @@ func NewInitiator(cred *Credentials, nonces *Nonces) *Initiator {
 // Start returns the keys of the first leg after AuthMethod=CHAP was agreed.
 func (i *Initiator) Start() pdu.Keys { return pdu.Keys{{Key: "CHAP_A", Value: offer(i.offers)}} }
 
-// Challenged reports whether the target has answered the offer.
-func (i *Initiator) Challenged() bool { return i.agreed != nil }
+// Misread reports whether a refusal may come from how the target reads CHAP_A, and not
+// from the secret: it did not answer the list (LIO before Linux 3.15), or chose something
+// else than MD5 (tgt takes 7 for SHA-1, as a draft had it).
+func (i *Initiator) Misread() bool { return i.agreed == nil || i.agreed.number != algMD5 }
 
 // Step takes the target's keys and returns those to send next. done says that
 // nothing is left to send or check; an error ends the login.
