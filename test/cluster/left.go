@@ -77,7 +77,7 @@ func (c *Cluster) sessions() (out []string, _ error) {
 }
 
 // ofTheNode are files that belong to no volume.
-var ofTheNode = map[string]bool{"isids.json": true, "isids.lock": true, "instance": true, "key": true}
+var ofTheNode = map[string]bool{"isids.json": true, "isids.lock": true, "instance": true, "key": true, "node.lock": true, "worker.lock": true}
 
 // records are what nodes remember of volumes.
 func (c *Cluster) records() (out []string, err error) {
