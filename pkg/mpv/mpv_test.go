@@ -177,6 +177,7 @@ func TestANodeReportsItsPathsAndFollowsItsTunables(t *testing.T) {
 				r.Changed()
 				time.Sleep(300 * time.Millisecond)
 			}
+			synctest.Wait()
 			if writes-before > 61 {
 				t.Errorf("%d writes in a minute", writes-before)
 			}
@@ -202,11 +203,13 @@ func TestANodeThatComesBackCleansUp(t *testing.T) {
 			n.set(true, false)
 			keeper.Unpublished(vol, "n1")
 			time.Sleep(5 * time.Minute)
+			synctest.Wait()
 			if len(n.revoked) != 0 {
 				t.Error("one sign was enough")
 			}
 			n.set(false, true)
 			time.Sleep(2 * time.Minute)
+			synctest.Wait()
 			if !slices.Equal(n.revoked, []string{vol}) {
 				t.Errorf("revoked: %v", n.revoked)
 			}
