@@ -43,7 +43,9 @@ func TestARegistrationThatIsThereInSpiteOfAnErrorCounts(t *testing.T) {
 		}
 		for _, k := range [][2]uint64{{0, 7}, {7, 0}} {
 			if !does {
+				f.mu.Lock()                     // handlers hold it
 				registered = []uint64{7 - k[1]} // what is not wanted
+				f.mu.Unlock()
 			}
 			if err := s.Reserve(testCtx(t), 0, scsi.ActionRegisterAndIgnore, 0, k[0], k[1]); (err == nil) != does {
 				t.Errorf("the target does it: %v; %d to %d: %v", does, k[0], k[1], err)
